@@ -1,0 +1,42 @@
+# The same verbs everywhere: up demo test check bench docs. Each makes its own environment first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+SUITE  ?= all
+
+.PHONY: up demo test check format bench docs conformance clean
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Muster needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable . --group dev
+	@touch $@
+
+up: $(STAMP)            ## keep the platform running in this terminal
+	$(BIN)/muster up
+
+demo: $(STAMP)          ## start four nodes, train a model as a gang, show the result, leave nothing behind
+	$(BIN)/python examples/demo.py
+
+test: $(STAMP)          ## all tests that need no foreign server
+	$(BIN)/python -m pytest
+
+check: $(STAMP)         ## formatting, lint, types, import contracts, rendered docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)         ## make bench [SUITE=name]: prints a table, writes build/bench/name.json
+	$(BIN)/python -m bench $(SUITE)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Muster: one platform for AI training clusters."""

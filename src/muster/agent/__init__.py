@@ -1,0 +1,1 @@
+"""A node: discovers devices, runs pods, keeps logs, reports status."""

@@ -1,0 +1,130 @@
+"""Documents as they are on the wire: plain dictionaries, with every field, known to us or not.
+
+The store keeps a document as it came; a typed view (`meta.View`) is for reading only. This is
+the one module of the package that may say `Any`: the shape of a foreign document is not ours.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import yaml
+
+from muster.api import errors
+
+JSON: TypeAlias = Any
+"""Any JSON value. Narrow it before use."""
+
+Document: TypeAlias = dict[str, Any]
+"""A mutable JSON object that the holder owns."""
+
+MAX_OBJECT_BYTES = 1_572_864  # 1.5 MiB: what etcd takes, so an object that fits here fits on Kubernetes
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+
+
+def decode(data: bytes | bytearray | str) -> JSON:
+    """Decode JSON. Raises BadRequest with the position of the mistake."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise errors.BadRequest(f"the body is not valid JSON: {error}") from error
+
+
+def decode_object(data: bytes | bytearray | str) -> Document:
+    return as_object(decode(data))
+
+
+def as_object(value: JSON) -> Document:
+    if not isinstance(value, dict):
+        raise errors.BadRequest(f"expected a JSON object, found {type_name(value)}")
+    return value
+
+
+def decode_yaml(text: bytes | str) -> list[Document]:
+    """Decode a YAML stream: its non-empty documents, `List` kinds flattened. Raises BadRequest with line and column."""
+    try:
+        documents = list(yaml.load_all(text, Loader=_Loader))
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise errors.BadRequest(f"the file is not valid YAML: {error}") from error
+    return list(_flatten(documents))
+
+
+def _flatten(documents: Sequence[JSON]) -> Iterator[Document]:
+    for document in documents:
+        if document is None:
+            continue
+        found = as_object(document)
+        items = found.get("items")
+        if str(found.get("kind", "")).endswith("List") and isinstance(items, list):
+            yield from _flatten(items)
+        else:
+            yield found
+
+
+def encode(value: JSON) -> bytes:
+    return _encoder.encode(value)
+
+
+def to_yaml(value: JSON) -> str:
+    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False))
+
+
+def copy(value: JSON) -> JSON:
+    """A deep copy: far cheaper than `copy.deepcopy`, because JSON has only four containers and leaves."""
+    if isinstance(value, dict):
+        return {key: copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [copy(item) for item in value]
+    return value
+
+
+def dig(value: JSON, *path: str | int, default: JSON = None) -> JSON:
+    """The value at `path`, or `default` where a step is missing or of another shape."""
+    for step in path:
+        if isinstance(value, Mapping) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
+            value = value[step]
+        else:
+            return default
+    return value
+
+
+def section(document: Document, *path: str) -> Document:
+    """The object at `path`, made where it is missing. Raises BadRequest where something else stands there."""
+    for step in path:
+        found = document.get(step)
+        if found is None:
+            found = document[step] = {}
+        if not isinstance(found, dict):
+            raise errors.BadRequest(f"{'.'.join(path)}: expected an object at {step!r}, found {type_name(found)}")
+        document = found
+    return document
+
+
+def type_name(value: JSON) -> str:
+    names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
+    return names.get(type(value), "null" if value is None else type(value).__name__)
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML 1.1 without timestamps: Kubernetes reads `2024-01-01` as a string."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Multi-line strings as blocks: scripts in a ConfigMap stay readable."""
+
+
+def _represent_text(dumper: _Dumper, text: str) -> JSON:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represent_text)

@@ -1,0 +1,1 @@
+"""Columns the two engines share: nodes, usage, equivalence classes. Pure."""

@@ -1,0 +1,1 @@
+"""The shell around the cores: watch, call the core, write."""

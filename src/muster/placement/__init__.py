@@ -1,0 +1,1 @@
+"""Place: pods to nodes. Pure: a snapshot in, decisions with reasons out."""

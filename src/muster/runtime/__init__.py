@@ -1,0 +1,1 @@
+"""What every controller stands on: clock, informers, work queues, reconcile loops, leases."""

@@ -1,0 +1,1 @@
+"""The Python client. Talks HTTP only."""

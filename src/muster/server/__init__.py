@@ -1,0 +1,1 @@
+"""ASGI: the Kubernetes API over a store, authentication, health."""

@@ -1,0 +1,1 @@
+"""Where objects live, with Kubernetes semantics: list, watch, optimistic concurrency."""
