@@ -20,11 +20,11 @@ def _nothing(document: Document) -> None:
     """No defaults."""
 
 
-def _no_errors(view: AView) -> list[FieldError]:
+def _no_errors(_view: AView) -> list[FieldError]:
     return []
 
 
-def _no_update_errors(old: AView, new: AView) -> list[FieldError]:
+def _no_update_errors(_old: AView, _new: AView) -> list[FieldError]:
     return []
 
 

@@ -141,7 +141,7 @@ def _tokens(text: str) -> list[str]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None or match.end() == position:
-            raise _unparsable(text, f"unexpected {text[position:position + 10]!r}")
+            raise _unparsable(text, f"unexpected {text[position : position + 10]!r}")
         tokens.append(match["word"] or match["mark"])
         position = match.end()
     tokens.reverse()  # a stack: the next token is popped from the end

@@ -45,7 +45,9 @@ def from_error(error: ApiError) -> Document:
 
 def to_error(status: Document, code: int = 500) -> ApiError:
     """The error that a `Status` document stands for; `code` is the HTTP status where the document has none."""
-    cls = _BY_REASON.get(str(status.get("reason", ""))) or _BY_CODE.get(int(status.get("code", code)), errors.InternalError)
+    cls = _BY_REASON.get(str(status.get("reason", ""))) or _BY_CODE.get(
+        int(status.get("code", code)), errors.InternalError
+    )
     details = status.get("details") or {}
     causes = [
         FieldError(str(c.get("field", "")), str(c.get("reason", "")), str(c.get("message", "")))

@@ -51,7 +51,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         super().__init__()
         self._loop = loop
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:  # type: ignore[explicit-any]
         ready = super().select(0 if timeout is not None else None)
         if not ready and timeout:
             self._loop.virtual_time += timeout
