@@ -1,0 +1,8 @@
+"""What the views say about documents: their shapes, the fields they know, and OpenAPI made from them.
+
+Everything here is derived from the `View` classes; nothing is declared twice.
+"""
+
+from muster.api.schema.unknown import unknown_fields
+
+__all__ = ["unknown_fields"]
