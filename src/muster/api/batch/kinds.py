@@ -1,0 +1,17 @@
+"""The kinds of batch as the platform stores and serves them."""
+
+from muster.api.batch import views
+from muster.api.kinds import Kind
+
+JOB = Kind(
+    group="batch",
+    version="v1",
+    name="Job",
+    plural="jobs",
+    view=views.Job,
+    categories=("all",),
+    built_in=True,
+    selectable={"status.successful": lambda job: str(job.status.succeeded or 0)},
+)
+
+KINDS = (JOB,)

@@ -1,0 +1,16 @@
+"""The kinds of policy as the platform stores and serves them."""
+
+from muster.api.kinds import Kind
+from muster.api.policy import views
+
+POD_DISRUPTION_BUDGET = Kind(
+    group="policy",
+    version="v1",
+    name="PodDisruptionBudget",
+    plural="poddisruptionbudgets",
+    view=views.PodDisruptionBudget,
+    short_names=("pdb",),
+    built_in=True,
+)
+
+KINDS = (POD_DISRUPTION_BUDGET,)

@@ -1,0 +1,49 @@
+"""Instants as RFC 3339 text, the way Kubernetes writes its Time (seconds) and MicroTime (microseconds)."""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+from muster.api.meta import Instant
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_TEXT = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
+)
+
+
+class BadTimestamp(ValueError):
+    """The text is not an RFC 3339 date and time with a zone."""
+
+
+def to_text(instant: Instant) -> str:
+    """Whole seconds, rounded down: `2026-01-02T03:04:05Z`."""
+    return _at(instant).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def to_micro_text(instant: Instant) -> str:
+    return _at(instant).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse(text: str) -> Instant:
+    """Raises BadTimestamp."""
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise _bad(text)
+    *parts, fraction, sign, hours, minutes = match.groups()
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    try:
+        zone = timezone(-offset if sign == "-" else offset)
+        when = datetime(*map(int, parts), tzinfo=zone)  # type: ignore[misc,arg-type]
+        micros = (when - _EPOCH) // _MICROSECOND
+    except (ValueError, OverflowError) as error:
+        raise _bad(text) from error
+    return Instant((micros + int((fraction or "").ljust(6, "0")[:6])) / 1_000_000)
+
+
+def _at(instant: Instant) -> datetime:
+    return _EPOCH + timedelta(microseconds=round(instant * 1_000_000))
+
+
+def _bad(text: str) -> BadTimestamp:
+    return BadTimestamp(f"{text[:80]!r} is not a time: expected RFC 3339 such as 2026-01-02T03:04:05Z")
