@@ -3,6 +3,7 @@
 Everything here is derived from the `View` classes; nothing is declared twice.
 """
 
+from muster.api.schema.openapi import openapi, openapi_index
 from muster.api.schema.unknown import unknown_fields
 
-__all__ = ["unknown_fields"]
+__all__ = ["openapi", "openapi_index", "unknown_fields"]
