@@ -1,15 +1,19 @@
 """Time as an argument. Nothing else in the platform reads a clock or sleeps.
 
 `SystemClock` is real time. `VirtualClock` lives on a `VirtualLoop`, which jumps to the next timer
-whenever it would have to wait: days pass in milliseconds, in the same order every time.
+whenever it would have to wait: days pass in milliseconds, in the same order every time. The loop's own
+timers (`asyncio.timeout`, `call_later`) keep the same time as the clock, so code may use both.
 """
 
 import asyncio
 import selectors
 import time
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Protocol, TypeVar
 
 from muster.api.meta import Instant
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -35,27 +39,57 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time moves only when every task waits, and then jumps to the next timer."""
+class Deadlock(RuntimeError):
+    """On a virtual loop: no task can ever run again, and what was waited for is not done."""
 
-    def __init__(self) -> None:
-        super().__init__(_JumpingSelector(self))
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time moves only when every task waits, and then jumps to the next timer.
+
+    `patience`: real seconds that a worker thread may take, once nothing else is left to do, before it
+    counts as a deadlock. Time does not wait for threads: simulations should have none.
+    """
+
+    def __init__(self, patience: float = 5.0) -> None:
         self.virtual_time = 0.0
+        super().__init__(_JumpingSelector(self, patience))
+        # How far ahead of a timer the loop counts it as due. The system's nanosecond vanishes in a float once
+        # virtual months have passed, and a timer due exactly now would then never fire.
+        self._clock_resolution = 1e-6
 
     def time(self) -> float:
         return self.virtual_time
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, patience: float) -> None:
         super().__init__()
         self._loop = loop
+        self._patience = patience
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:  # type: ignore[explicit-any]
-        ready = super().select(0 if timeout is not None else None)
+        if timeout is None and self._is_waiting_for_threads_only():
+            ready = super().select(self._patience)
+            if not ready:
+                raise Deadlock(_describe(self._loop))
+            return ready
+        ready = super().select(None if timeout is None else 0)
         if not ready and timeout:
             self._loop.virtual_time += timeout
         return ready
+
+    def _is_waiting_for_threads_only(self) -> bool:
+        # The loop's self-pipe, which call_soon_threadsafe writes to, is always registered.
+        return len(self.get_map()) <= 1
+
+
+def _describe(loop: asyncio.AbstractEventLoop) -> str:
+    waiting = []
+    for task in sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name()):
+        stack = task.get_stack(limit=1)
+        where = f"{stack[0].f_code.co_filename}:{stack[0].f_lineno}" if stack else "not started"
+        waiting.append(f"{task.get_name()} at {where}")
+    return f"nothing is scheduled and no I/O is open, yet these tasks wait: {'; '.join(waiting) or 'none'}"
 
 
 class VirtualClock:
@@ -76,6 +110,13 @@ class VirtualClock:
 
     def jump(self, seconds: float) -> None:
         self._wall_offset += seconds
+
+
+def run_virtual(main: Callable[[VirtualClock], Coroutine[None, None, T]], *, patience: float = 5.0) -> T:
+    """Run `main(clock)` to its end on a fresh virtual loop. Raises Deadlock instead of waiting for ever."""
+    loop = VirtualLoop(patience)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(main(VirtualClock(loop)))
 
 
 _: Clock = SystemClock()

@@ -1,0 +1,107 @@
+"""Keys that want work: each at most once in the queue, and never with two workers at a time.
+
+A key that is added while it is being worked on comes back after `done`. Retries back off
+exponentially, each key on its own. Single-threaded: only the event loop may touch a queue.
+"""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from muster.runtime.clock import Clock
+
+K = TypeVar("K", bound=Hashable)
+
+
+class WorkQueue(Generic[K]):
+    def __init__(self, clock: Clock, *, base_delay: float = 0.005, max_delay: float = 60.0) -> None:
+        self._clock = clock
+        self._base_delay = base_delay
+        self._max_delay = max_delay
+        self._ready: deque[K] = deque()
+        self._dirty: set[K] = set()  # wants work: in `_ready`, or in `_active` and to come back
+        self._active: set[K] = set()
+        self._due: dict[K, float] = {}
+        self._timers: list[tuple[float, int, K]] = []  # entries that `_due` no longer agrees with are stale
+        self._serial = 0  # keys need not be comparable
+        self._failures: dict[K, int] = {}
+        self._wake = asyncio.Event()
+        self.adds = 0
+        self.retries = 0
+
+    @property
+    def depth(self) -> int:
+        """Keys that a worker could take now."""
+        return len(self._ready)
+
+    def add(self, key: K) -> None:
+        if key in self._dirty:
+            return
+        self._dirty.add(key)
+        self.adds += 1
+        if key not in self._active:
+            self._ready.append(key)
+            self._wake.set()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Add `key` once `seconds` have passed; of several such wishes the earliest counts."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        due = self._clock.monotonic() + seconds
+        if due >= self._due.get(key, float("inf")):
+            return
+        self._due[key] = due
+        self._serial += 1
+        heapq.heappush(self._timers, (due, self._serial, key))
+        self._wake.set()
+
+    def retry(self, key: K) -> float:
+        """Add `key` after its backoff, which doubles with each call until `forget`. Answers the delay."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        self.retries += 1
+        delay = min(self._base_delay * 2.0 ** min(failures, 60), self._max_delay)
+        self.add_after(key, delay)
+        return delay
+
+    def forget(self, key: K) -> None:
+        """The key's work succeeded: its next failure backs off from the start."""
+        self._failures.pop(key, None)
+
+    async def get(self) -> K:
+        """The next key, once there is one. The caller owes a `done(key)`."""
+        while True:
+            self._ripen()
+            if self._ready:
+                key = self._ready.popleft()
+                self._dirty.discard(key)
+                self._active.add(key)
+                return key
+            await self._news()
+
+    def done(self, key: K) -> None:
+        self._active.discard(key)
+        if key in self._dirty:
+            self._ready.append(key)
+            self._wake.set()
+
+    def _ripen(self) -> None:
+        now = self._clock.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            due, _, key = heapq.heappop(self._timers)
+            if self._due.get(key) == due:
+                del self._due[key]
+                self.add(key)
+
+    async def _news(self) -> None:
+        """Until something was added or the next timer is due. Every waiting worker wakes and looks."""
+        self._wake.clear()
+        delay = self._timers[0][0] - self._clock.monotonic() if self._timers else None
+        try:
+            async with asyncio.timeout(delay):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
