@@ -4,14 +4,16 @@ Validation of a kind is `validate(view) -> list[FieldError]`: collect everything
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sized
 
+from muster.api import quantity
 from muster.api.errors import FieldError
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_ENV_NAME = re.compile(r"[^=\x00-\x1f\x7f]+")
+_ENV_NAME = re.compile(r"[ -<>-~]+")
+MAX_ANNOTATIONS_BYTES = 262_144
 
 DNS_LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
@@ -56,12 +58,22 @@ def not_found(path: str, value: object) -> FieldError:
     return FieldError(path, "FieldValueNotFound", f"Not found: {_show(value)}")
 
 
+def too_long(path: str, limit: int) -> FieldError:
+    return FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+
+
+def too_many(path: str, found: int, limit: int) -> FieldError:
+    return FieldError(path, "FieldValueTooMany", f"Too many: {found}: must have at most {limit} items")
+
+
 def immutable(path: str, old: object, new: object) -> Iterator[FieldError]:
     if old != new:
         yield FieldError(path, "FieldValueInvalid", f"Invalid value: {_show(new)}: field is immutable")
 
 
 def _show(value: object) -> str:
+    if value is None:
+        return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -112,7 +124,7 @@ def env_name(path: str, text: str) -> Iterator[FieldError]:
     if not text:
         yield required(path)
     elif _ENV_NAME.fullmatch(text) is None:
-        yield invalid(path, text, "an environment variable name must be printable and must not contain '='")
+        yield invalid(path, text, "must consist of printable ASCII characters other than '='")
 
 
 def labels(path: str, mapping: Mapping[str, str] | None) -> Iterator[FieldError]:
@@ -126,9 +138,9 @@ def annotations(path: str, mapping: Mapping[str, str] | None) -> Iterator[FieldE
     size = 0
     for key, value in (mapping or {}).items():
         yield from qualified_name(path, key.lower())
-        size += len(key) + len(value)
-    if size > 262_144:
-        yield FieldError(path, "FieldValueTooLong", "Too long: may not be more than 262144 bytes")
+        size += len(key.encode()) + len(value.encode())
+    if size > MAX_ANNOTATIONS_BYTES:
+        yield too_long(path, MAX_ANNOTATIONS_BYTES)
 
 
 def one_of(path: str, value: str | None, supported: Collection[str]) -> Iterator[FieldError]:
@@ -154,3 +166,29 @@ def unique(path: str, values: Collection[str], field: str = "") -> Iterator[Fiel
         if value in seen:
             yield duplicate(f"{path}[{index}]{'.' + field if field else ''}", value)
         seen.add(value)
+
+
+def at_most(path: str, items: Sized, limit: int) -> Iterator[FieldError]:
+    if len(items) > limit:
+        yield too_many(path, len(items), limit)
+
+
+def amount(path: str, value: str | int | float | None) -> Iterator[FieldError]:
+    """A quantity that is at least zero. An absent value is fine."""
+    if value is None:
+        return
+    try:
+        found = quantity.parse(value)
+    except quantity.BadQuantity as error:
+        yield invalid(path, value, str(error))
+        return
+    if found.nano < 0:
+        yield invalid(path, value, "must be greater than or equal to 0")
+
+
+def amounts(path: str, mapping: Mapping[str, str | int | float] | None) -> Iterator[FieldError]:
+    """Quantities by resource name; each at least zero."""
+    for name, value in (mapping or {}).items():
+        if not is_qualified_name(name):
+            yield invalid(path, name, QUALIFIED_NAME_RULE)
+        yield from amount(f"{path}.{name}", value)

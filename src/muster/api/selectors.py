@@ -4,7 +4,7 @@ The text forms are Kubernetes': `app=web,tier in (a,b),!legacy` and `status.phas
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,6 +12,8 @@ from muster.api import errors, fields
 from muster.api.kinds import Kind
 from muster.api.meta import LabelSelector as LabelSelectorView
 from muster.api.objects import Object
+
+_INTEGER = re.compile(r"-?[0-9]{1,19}")  # not int(): that takes `1_000`, which is a label value but no number
 
 
 class Operator(StrEnum):
@@ -44,11 +46,10 @@ class Requirement:
                 return value is not None and self._compares(value)
 
     def _compares(self, value: str) -> bool:
-        try:
-            found, wanted = int(value), int(next(iter(self.values)))
-        except ValueError:
+        wanted = next(iter(self.values), "")
+        if not (_INTEGER.fullmatch(value) and _INTEGER.fullmatch(wanted)):
             return False
-        return found > wanted if self.operator is Operator.GREATER else found < wanted
+        return int(value) > int(wanted) if self.operator is Operator.GREATER else int(value) < int(wanted)
 
     def __str__(self) -> str:
         listed = ",".join(sorted(self.values))
@@ -67,6 +68,9 @@ class Requirement:
                 return f"{self.key}<{listed}"
 
 
+_NOTHING = "muster.dev/nothing,!muster.dev/nothing"
+
+
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
     """All requirements must hold; none means everything matches. `nothing` is the selector of an absent one."""
@@ -78,7 +82,8 @@ class LabelSelector:
         return not self.nothing and all(requirement.matches(labels) for requirement in self.requirements)
 
     def __str__(self) -> str:
-        return ",".join(map(str, self.requirements))
+        # Kubernetes has no text for a selector of nothing, and "" would select everything on the other side.
+        return _NOTHING if self.nothing else ",".join(map(str, self.requirements))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ class FieldSelector:
         return all((_extract(found, r.path) == r.value) is not r.is_negated for r in self.requirements)
 
     def __str__(self) -> str:
-        return ",".join(f"{r.path}{'!=' if r.is_negated else '='}{r.value}" for r in self.requirements)
+        return ",".join(f"{r.path}{'!=' if r.is_negated else '='}{_escape(r.value)}" for r in self.requirements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +168,7 @@ def _requirement(tokens: list[str], text: str) -> Requirement:
         return Requirement(key, Operator.NOT_IN if operator == "!=" else Operator.IN, frozenset({value}))
     if operator in ("<", ">"):
         value = tokens.pop() if tokens else ""
-        if not value.lstrip("-").isdigit():
+        if not _INTEGER.fullmatch(value):
             raise _unparsable(text, f"{operator} wants a number, found {value!r}")
         return Requirement(key, Operator.LESS if operator == "<" else Operator.GREATER, frozenset({value}))
     if operator in ("in", "notin"):
@@ -172,14 +177,19 @@ def _requirement(tokens: list[str], text: str) -> Requirement:
 
 
 def _values(tokens: list[str], text: str) -> frozenset[str]:
+    """The list in parentheses. A place left empty is the empty value: `(a,)` means `a` or empty."""
     _expect(tokens, "(", text)
     values = set()
-    while tokens and tokens[-1] != ")":
-        word = tokens.pop()
-        if word != ",":
-            values.add(word)
-    _expect(tokens, ")", text)
-    return frozenset(values or {""})
+    while True:
+        value = "" if not tokens or tokens[-1] in (",", ")") else tokens.pop()
+        if not fields.is_label_value(value):
+            raise _unparsable(text, f"{value!r} is not a label value")
+        values.add(value)
+        if tokens and tokens[-1] == ",":
+            tokens.pop()
+            continue
+        _expect(tokens, ")", text)
+        return frozenset(values)
 
 
 def _key(word: str, text: str) -> str:
@@ -198,25 +208,70 @@ def _unparsable(text: str, why: str) -> errors.BadRequest:
     return errors.BadRequest(f"unable to parse selector {text!r}: {why}")
 
 
+_FIELD_TERM = re.compile(r"\s*([^=!\s]+)\s*(==|!=|=)\s*(.*)", re.DOTALL)
+_FIELD_TERMS = re.compile(r"(?:\\.|[^,\\]|\\\Z)+", re.DOTALL)
+_ESCAPED = re.compile(r"\\([\\,=])")
+
+
 def parse_fields(text: str, kind: Kind) -> FieldSelector:
-    """Raises BadRequest for a field that the kind cannot be selected by."""
+    """Raises BadRequest for a field that the kind cannot be selected by. A backslash escapes a comma, = and itself."""
     requirements = []
-    for term in filter(None, (part.strip() for part in text.split(","))):
-        match = re.fullmatch(r"([^=!]+?)\s*(==|!=|=)\s*(.*)", term)
+    for term in filter(str.strip, _FIELD_TERMS.findall(text)):
+        match = _FIELD_TERM.fullmatch(term)
         if match is None:
             raise errors.BadRequest(f"invalid field selector {text!r}: can't understand {term!r}")
         path, operator, value = match.groups()
         if path not in _METADATA and path not in kind.selectable:
             known = ", ".join(sorted([*_METADATA, *kind.selectable]))
             raise errors.BadRequest(f'field label not supported: "{path}" for {kind.plural}; supported are {known}')
-        requirements.append(FieldRequirement(path, value, operator == "!="))
+        requirements.append(FieldRequirement(path, _unescape(value.rstrip(), text), operator == "!="))
     return FieldSelector(tuple(requirements))
 
 
+def _escape(value: str) -> str:
+    return re.sub(r"([\\,=])", r"\\\1", value)
+
+
+def _unescape(value: str, text: str) -> str:
+    if re.search(r"[\\,=]", _ESCAPED.sub("", value)):
+        raise errors.BadRequest(f"invalid field selector {text!r}: write \\\\ for \\, \\, for a comma and \\= for =")
+    return _ESCAPED.sub(r"\1", value)
+
+
 def from_view(view: LabelSelectorView | None) -> LabelSelector:
-    """The selector that an object's `labelSelector` field means: absent selects nothing, empty everything."""
+    """The selector that an object's `labelSelector` field means: absent selects nothing, empty everything.
+
+    Raises BadRequest for an operator that does not exist: see `validate`, which refuses such an object.
+    """
     if view is None:
         return LabelSelector(nothing=True)
     exact = tuple(Requirement(k, Operator.IN, frozenset({v})) for k, v in sorted((view.match_labels or {}).items()))
-    listed = tuple(Requirement(e.key, Operator(e.operator), frozenset(e.values)) for e in view.match_expressions)
-    return LabelSelector(exact + listed)
+    listed = []
+    for expression in view.match_expressions:
+        if expression.operator not in _IN_OBJECTS:
+            raise errors.BadRequest(f"{expression.operator!r} is not an operator of a label selector")
+        listed.append(Requirement(expression.key, Operator(expression.operator), frozenset(expression.values)))
+    return LabelSelector((*exact, *listed))
+
+
+_WITH_VALUES = (Operator.IN, Operator.NOT_IN)
+_IN_OBJECTS = (*_WITH_VALUES, Operator.EXISTS, Operator.DOES_NOT_EXIST)
+
+
+def validate(path: str, view: LabelSelectorView | None) -> Iterator[errors.FieldError]:
+    """What is wrong with an object's label selector field."""
+    if view is None:
+        return
+    yield from fields.labels(f"{path}.matchLabels", view.match_labels)
+    for index, expression in enumerate(view.match_expressions):
+        at = f"{path}.matchExpressions[{index}]"
+        yield from fields.qualified_name(f"{at}.key", expression.key)
+        if expression.operator not in _IN_OBJECTS:
+            yield fields.unsupported(f"{at}.operator", expression.operator, _IN_OBJECTS)
+        elif expression.operator in _WITH_VALUES and not expression.values:
+            yield fields.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+        elif expression.operator not in _WITH_VALUES and expression.values:
+            yield fields.forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+        for position, value in enumerate(expression.values):
+            if not fields.is_label_value(value):
+                yield fields.invalid(f"{at}.values[{position}]", value, fields.LABEL_VALUE_RULE)
