@@ -4,7 +4,7 @@ The text forms are Kubernetes': `app=web,tier in (a,b),!legacy` and `status.phas
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -241,37 +241,14 @@ def _unescape(value: str, text: str) -> str:
 def from_view(view: LabelSelectorView | None) -> LabelSelector:
     """The selector that an object's `labelSelector` field means: absent selects nothing, empty everything.
 
-    Raises BadRequest for an operator that does not exist: see `validate`, which refuses such an object.
+    Raises BadRequest for an operator that does not exist; `metadata.validate_label_selector` keeps such objects out.
     """
     if view is None:
         return LabelSelector(nothing=True)
     exact = tuple(Requirement(k, Operator.IN, frozenset({v})) for k, v in sorted((view.match_labels or {}).items()))
     listed = []
     for expression in view.match_expressions:
-        if expression.operator not in _IN_OBJECTS:
+        if expression.operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
             raise errors.BadRequest(f"{expression.operator!r} is not an operator of a label selector")
         listed.append(Requirement(expression.key, Operator(expression.operator), frozenset(expression.values)))
     return LabelSelector((*exact, *listed))
-
-
-_WITH_VALUES = (Operator.IN, Operator.NOT_IN)
-_IN_OBJECTS = (*_WITH_VALUES, Operator.EXISTS, Operator.DOES_NOT_EXIST)
-
-
-def validate(path: str, view: LabelSelectorView | None) -> Iterator[errors.FieldError]:
-    """What is wrong with an object's label selector field."""
-    if view is None:
-        return
-    yield from fields.labels(f"{path}.matchLabels", view.match_labels)
-    for index, expression in enumerate(view.match_expressions):
-        at = f"{path}.matchExpressions[{index}]"
-        yield from fields.qualified_name(f"{at}.key", expression.key)
-        if expression.operator not in _IN_OBJECTS:
-            yield fields.unsupported(f"{at}.operator", expression.operator, _IN_OBJECTS)
-        elif expression.operator in _WITH_VALUES and not expression.values:
-            yield fields.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-        elif expression.operator not in _WITH_VALUES and expression.values:
-            yield fields.forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-        for position, value in enumerate(expression.values):
-            if not fields.is_label_value(value):
-                yield fields.invalid(f"{at}.values[{position}]", value, fields.LABEL_VALUE_RULE)

@@ -138,27 +138,6 @@ def test_a_view_with_an_unknown_operator_is_refused() -> None:
         selectors.from_view(view)
 
 
-def test_every_mistake_in_a_view_is_named() -> None:
-    view = LabelSelectorView(
-        match_labels={"-": "ok", "fine": "not fine"},
-        match_expressions=(
-            LabelSelectorRequirement(key="a", operator="In"),
-            LabelSelectorRequirement(key="a", operator="Exists", values=("x",)),
-            LabelSelectorRequirement(key="", operator="Gt", values=("!",)),
-        ),
-    )
-    assert [(e.path, e.reason) for e in selectors.validate("spec.selector", view)] == [
-        ("spec.selector.matchLabels", "FieldValueInvalid"),
-        ("spec.selector.matchLabels", "FieldValueInvalid"),
-        ("spec.selector.matchExpressions[0].values", "FieldValueRequired"),
-        ("spec.selector.matchExpressions[1].values", "FieldValueForbidden"),
-        ("spec.selector.matchExpressions[2].key", "FieldValueInvalid"),
-        ("spec.selector.matchExpressions[2].operator", "FieldValueNotSupported"),
-        ("spec.selector.matchExpressions[2].values[0]", "FieldValueInvalid"),
-    ]
-    assert not list(selectors.validate("spec.selector", None))
-
-
 def an_object(name: str = "x", namespace: str = "ns", kind_text: str = "red") -> Object:
     return Object(WIDGET, raw.encode({"kind": kind_text, "metadata": {"name": name, "namespace": namespace}}))
 
