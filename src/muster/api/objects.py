@@ -34,13 +34,13 @@ class Object:
 
     __slots__ = ("_view", "key", "kind", "meta", "raw", "revision")
 
-    def __init__(self, kind: Kind, encoded: bytes, meta: ObjectMeta | None = None) -> None:
+    def __init__(self, kind: Kind, encoded: bytes, view: Resource | None = None) -> None:
         self.kind = kind
         self.raw = encoded
-        self.meta = _head_decoder.decode(encoded).metadata if meta is None else meta
+        self.meta: ObjectMeta = _head_decoder.decode(encoded).metadata if view is None else view.metadata
         self.key = Key(self.meta.namespace, self.meta.name)
         self.revision = int(self.meta.resource_version or 0)
-        self._view: Resource | None = None
+        self._view = view
 
     def read(self, view: type[V]) -> V:
         """The typed view; `view` must be the kind's own. Decoded once."""
@@ -83,6 +83,15 @@ def decode_view(kind: Kind, encoded: bytes) -> Resource:
         return decoder.decode(encoded)
     except msgspec.ValidationError as error:
         name = str(raw.dig(raw.decode(encoded), "metadata", "name", default=""))
+        raise errors.invalid(kind.name, name, [_shape_error(error)], group=kind.group) from error
+
+
+def view_of(kind: Kind, document: raw.Document) -> Resource:
+    """The typed view of a decoded document; raises as `decode_view` does."""
+    try:
+        return msgspec.convert(document, kind.view)
+    except msgspec.ValidationError as error:
+        name = str(raw.dig(document, "metadata", "name", default=""))
         raise errors.invalid(kind.name, name, [_shape_error(error)], group=kind.group) from error
 
 

@@ -1,0 +1,1 @@
+"""Benchmarks: commands that print numbers, never tests that fail on a slow day."""
