@@ -1,8 +1,7 @@
 """The three patches that Kubernetes takes: merge (RFC 7386), JSON patch (RFC 6902) and strategic merge.
 
-Pure functions from document and patch to a new document. The arguments stay as they are; the result may
-share unchanged parts with `document`, never with the patch. Whether the result is a valid object is
-the caller's question.
+Pure functions from document and patch to a new document that shares nothing with either, so the caller may
+change it in place. Whether the result is a valid object is the caller's question.
 """
 
 from collections.abc import Callable
@@ -22,7 +21,7 @@ _TOO_DEEP = "the patch or the object is nested too deeply"
 def merge(document: JSON, patch: JSON) -> JSON:
     """RFC 7386: objects merge, null deletes, anything else replaces."""
     try:
-        return _merge(document, patch)
+        return _merge(raw.copy(document), patch)
     except RecursionError as error:
         raise errors.BadRequest(_TOO_DEEP) from error
 
@@ -219,7 +218,8 @@ def strategic(document: JSON, patch: JSON, view: type[View]) -> JSON:
     if not isinstance(patch, dict):
         raise errors.BadRequest(f"a strategic merge patch is an object, found {raw.type_name(patch)}")
     try:
-        return _merge_object(document if isinstance(document, dict) else {}, patch, shapes.of_view(view), "")
+        found = raw.copy(document) if isinstance(document, dict) else {}
+        return _merge_object(found, patch, shapes.of_view(view), "")
     except RecursionError as error:
         raise errors.BadRequest(_TOO_DEEP) from error
 
