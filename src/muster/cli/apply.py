@@ -1,0 +1,78 @@
+"""`muster apply`."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from muster.api import errors, raw
+from muster.cli import files, reporting
+from muster.cli.connecting import connect, namespace_option
+from muster.cli.files import Found
+from muster.cli.session import Session
+from muster.sdk.client import Client
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--filename",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="A file, a directory, or - for standard input.",
+)
+@namespace_option
+@click.option("--force-conflicts", is_flag=True, help="Take over fields that another manager has set.")
+@click.option("--dry-run", is_flag=True, help="Let the server check everything and change nothing.")
+@click.pass_obj
+def command(
+    session: Session, filename: Sequence[str], namespace: str | None, force_conflicts: bool, dry_run: bool
+) -> None:
+    """Create or change objects from files.
+
+    The server merges what the files say into what exists (server-side apply): fields that the
+    files do not mention stay as they are.
+
+    \b
+    Examples:
+      muster apply -f job.yaml
+      muster apply -f manifests/
+      cat job.yaml | muster apply -f -
+    """
+    client = connect(session, namespace)
+    found = files.read(filename)
+    # A namespace must exist before what is in it, wherever the files mention it.
+    found.sort(key=lambda item: item.document.get("kind") != "Namespace")
+    failures = sum(not _apply(client, item, force=force_conflicts, dry_run=dry_run) for item in found)
+    if failures:
+        sys.exit(reporting.FAILURE)
+
+
+def _apply(client: Client, item: Found, *, force: bool, dry_run: bool) -> bool:
+    """Goes on with the rest where one is refused, so that one run shows all that is wrong."""
+    try:
+        resource = client.catalog().of_document(item.document)
+        name = str(raw.dig(item.document, "metadata", "name", default=""))
+        before = _version(client, item, name)
+        after = client.apply(item.document, force=force, dry_run=dry_run)
+    except errors.ApiError as error:
+        error.message = f"{item.source}: {error.message}"
+        reporting.report(error)
+        return False
+    verb = "configured" if before else "created"
+    if before and before == raw.dig(after, "metadata", "resourceVersion"):
+        verb = "unchanged"
+    click.echo(f"{resource.label}/{name} {verb}{' (dry run)' if dry_run else ''}")
+    return True
+
+
+def _version(client: Client, item: Found, name: str) -> str:
+    if not name:
+        return ""  # apply itself says what is missing
+    resource = client.catalog().of_document(item.document)
+    namespace = str(raw.dig(item.document, "metadata", "namespace", default="")) or None
+    try:
+        return str(client.get(resource, name, namespace)["metadata"]["resourceVersion"])
+    except errors.NotFound:
+        return ""

@@ -1,0 +1,26 @@
+"""A client for the platform that the command line means, and the options that many commands share."""
+
+from collections.abc import Callable
+
+import click
+from click.decorators import FC
+
+from muster.cli.session import Session
+from muster.sdk import config
+from muster.sdk.client import Client
+
+
+def connect(session: Session, namespace: str | None = None) -> Client:
+    found = config.connection(session.server, session.token, session.data or None)
+    if namespace:
+        found = config.Connection(found.server, found.token, namespace)
+    return Client(found)
+
+
+namespace_option = click.option(
+    "-n", "--namespace", metavar="NAME", help="Look there instead of in `default`. [env: MUSTER_NAMESPACE]"
+)
+
+
+def output_option(*formats: str) -> Callable[[FC], FC]:
+    return click.option("-o", "--output", type=click.Choice(formats), help="Print in this format instead.")

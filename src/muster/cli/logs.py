@@ -1,0 +1,141 @@
+"""`muster logs`."""
+
+import queue
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import click
+
+from muster.api import errors, raw
+from muster.api.raw import Document
+from muster.cli import durations, prefixes
+from muster.cli.connecting import connect, namespace_option
+from muster.cli.session import Session
+from muster.sdk import gangs, jobs, resources
+from muster.sdk.client import Client, LogOptions
+
+_A_LONG_TIME = 30 * 86400.0  # a job may wait for days; the user can leave at any time
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    name: str
+    namespace: str | None
+    follow: bool
+    tail: int | None
+    since: str | None
+    timestamps: bool
+    previous: bool
+    container: str
+
+    def log(self) -> LogOptions:
+        seconds = None if self.since is None else max(1, round(durations.parse(self.since)))
+        return LogOptions(
+            container=self.container,
+            follow=self.follow,
+            tail=self.tail,
+            since_seconds=seconds,
+            timestamps=self.timestamps,
+            previous=self.previous,
+        )
+
+
+@click.command()
+@click.argument("name", metavar="POD|JOB")
+@namespace_option
+@click.option("-f", "--follow", is_flag=True, help="Go on until it has finished.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines (of each pod).")
+@click.option("--since", metavar="TIME", help="Only lines of the last TIME, such as 30s or 5m.")
+@click.option("--timestamps", is_flag=True, help="Put the time before each line.")
+@click.option("--previous", is_flag=True, help="The log of the run before the last restart.")
+@click.option("-c", "--container", default="", metavar="NAME", help="Which container, where a pod has several.")
+@click.pass_obj
+def command(session: Session, /, **options: raw.JSON) -> None:
+    """Print the logs of a pod or of a whole job.
+
+    The lines of a job with several ranks carry the rank: `[2] epoch 1 ...`.
+
+    \b
+    Examples:
+      muster logs web --tail 20
+      muster logs -f train
+    """
+    asked = _Options(**options)
+    client = connect(session, asked.namespace)
+    pods = _pods(client, asked.name)
+    writer = prefixes.Writer(sys.stdout, with_rank=len(pods) > 1)
+    read = _merged if asked.follow and len(pods) > 1 else _one_by_one
+    for rank, line in read(client, pods, asked.log()):
+        writer.write(rank, line)
+
+
+def _one_by_one(client: Client, pods: Sequence[Document], options: LogOptions) -> Iterator[tuple[int, str]]:
+    for pod in pods:
+        yield from _lines(client, pod, options)
+
+
+def _merged(client: Client, pods: Sequence[Document], options: LogOptions) -> Iterator[tuple[int, str]]:
+    """Lines as they come. One thread a pod; this one alone writes, so lines stay whole."""
+    found: queue.SimpleQueue[tuple[int, str] | errors.ApiError | None] = queue.SimpleQueue()
+
+    def read(pod: Document) -> None:
+        try:
+            for item in _lines(client, pod, options):
+                found.put(item)
+            found.put(None)
+        except errors.ApiError as error:
+            found.put(error)
+
+    for pod in pods:
+        threading.Thread(target=read, args=[pod], daemon=True).start()
+    unread = len(pods)
+    while unread:
+        item = found.get()
+        if isinstance(item, tuple):
+            yield item
+        elif item is None:
+            unread -= 1
+        else:
+            raise item
+
+
+def _pods(client: Client, name: str) -> Sequence[Document]:
+    kind, _, bare = name.rpartition("/")
+    if kind in ("pod", "pods", "po"):
+        return [client.get(resources.PODS, bare)]
+    found = jobs.members(client, bare, client.namespace)
+    if not found:
+        raise errors.NotFound(
+            f"no job or pod named {bare!r} in namespace {client.namespace!r}; `muster ps` lists what there is"
+        )
+    return sorted(found, key=lambda pod: gangs.observe_pod(pod).rank)
+
+
+def _lines(client: Client, pod: Document, options: LogOptions) -> Iterator[tuple[int, str]]:
+    member = gangs.observe_pod(pod)
+    if options.follow:
+        _wait_started(client, member)
+    for line in client.logs(member.pod, client.namespace, _with_container(pod, options)):
+        yield member.rank, line
+
+
+def _with_container(pod: Document, options: LogOptions) -> LogOptions:
+    """The first container where none was named, as kubectl does."""
+    names = [str(raw.dig(entry, "name")) for entry in raw.dig(pod, "spec", "containers", default=[])]
+    if options.container and options.container not in names:
+        everything = [*names, *(str(raw.dig(e, "name")) for e in raw.dig(pod, "spec", "initContainers", default=[]))]
+        if options.container not in everything:
+            raise errors.BadRequest(f"there is no container {options.container!r}; it has {', '.join(everything)}")
+    return options if options.container else replace(options, container=names[0] if names else "")
+
+
+def _wait_started(client: Client, member: gangs.Member) -> None:
+    def has_log(pod: Document | None) -> bool:
+        if pod is None:
+            raise errors.NotFound(f"pod {member.pod!r} was deleted before it started")
+        found = gangs.observe_pod(pod)
+        return found.has_log or found.is_finished
+
+    client.wait(resources.PODS, member.pod, has_log, timeout=_A_LONG_TIME)

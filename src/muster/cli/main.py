@@ -1,0 +1,121 @@
+"""The entry point: finds the command, runs it, and turns what goes wrong into one line and an exit code.
+
+Every command lives in its own module, imported when it is used: `muster --help` must answer
+at once, so this module may import click and nothing slower.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import click
+
+from muster.cli.session import Session
+
+COMMANDS: Mapping[str, Mapping[str, str]] = {
+    "Start a platform": {
+        "up": "Start a whole platform on this machine.",
+        "serve": "Start the API server and controllers, without a node.",
+        "agent": "Join this machine to a platform as a node.",
+    },
+    "Run jobs": {
+        "run": "Run a command as a job, follow it, exit with its code.",
+        "ps": "List jobs: state, ranks, nodes, and why they wait.",
+        "logs": "Print the logs of a pod or of a whole job.",
+        "stop": "Stop a job and remove it.",
+        "nodes": "Show nodes and how full they are.",
+    },
+    "Work with objects": {
+        "apply": "Create or change objects from files.",
+        "get": "List objects, or print one.",
+        "describe": "Show all about one object, with its events.",
+        "delete": "Delete objects.",
+        "version": "Print the versions of this program and the server.",
+    },
+}
+"""Sections of `muster --help`: each command with the first line of its help (a test keeps the two equal)."""
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return [name for section in COMMANDS.values() for name in section]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        found = importlib.import_module(f"muster.cli.{cmd_name}").command
+        assert isinstance(found, click.Command)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
+            near = importlib.import_module("difflib").get_close_matches(args[0], self.list_commands(ctx), 1)
+            hint = f"; did you mean `{near[0]}`?" if near else "; `muster --help` lists them"
+            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        for title, section in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(section.items()), col_max=12)
+
+
+def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(f"muster {importlib.import_module('muster.version').VERSION}")
+        ctx.exit()
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+New here? Start a platform in one terminal and run something in another:
+  muster up
+  muster run --replicas 2 -- python -c 'import os; print("rank", os.environ["RANK"])'
+""",
+)
+@click.option("--server", metavar="URL", help="The platform's address. [env: MUSTER_SERVER]")
+@click.option("--token", metavar="TOKEN", help="The token to present there. [env: MUSTER_TOKEN]")
+@click.option("--data", metavar="DIR", help="The data directory of a platform on this machine. [env: MUSTER_DATA]")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Print the version."
+)
+@click.pass_context
+def muster(ctx: click.Context, server: str | None, token: str | None, data: str | None) -> None:
+    """One platform for AI training clusters, from a laptop to a cluster."""
+    ctx.obj = Session(server or "", token or "", data or "")
+
+
+def main() -> None:
+    sys.exit(invoke(sys.argv[1:]))
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Runs the command line and returns the exit code; prints what went wrong."""
+    try:
+        code = muster.main(args=list(arguments), prog_name="muster", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has gone. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except Exception as error:
+        if os.environ.get("MUSTER_DEBUG"):
+            raise
+        return int(importlib.import_module("muster.cli.reporting").report(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Tables: coloured and cut to fit on a terminal, plain aligned text in a pipe.
+
+rich is imported only where a terminal is: it costs more than most commands take.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+_STYLES = {
+    "green": {"Running", "Ready", "True", "Active", "Bound", "Inqueue", "Admitted"},
+    "cyan": {"Succeeded", "Completed"},
+    "yellow": {"Pending", "Unknown", "Waiting", "ContainerCreating", "Terminating", "Stopping"},
+    "red": {"Failed", "NotReady", "Error", "False", "OOMKilled", "DeadlineExceeded", "NodeLost", "Stopped"},
+}
+_STYLE_OF = {word: style for style, words in _STYLES.items() for word in words}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def is_terminal(stream: TextIO = sys.stdout) -> bool:
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def print_table(table: Table) -> None:
+    if is_terminal(sys.stdout):
+        importlib.import_module("muster.cli.rich_tables").print_table(table)
+    else:
+        print(plain(table), end="")
+
+
+def plain(table: Table, widths: Sequence[int] | None = None, *, with_header: bool = True) -> str:
+    """Columns three spaces apart, headers in capitals: what scripts that read kubectl expect."""
+    header = [column.upper() for column in table.columns]
+    lines = [*([header] if with_header else []), *table.rows]
+    widths = widths or column_widths(table)
+    return "".join("   ".join(map(str.ljust, line, widths)).rstrip() + "\n" for line in lines)
+
+
+def column_widths(table: Table) -> list[int]:
+    return [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
+
+
+def style_of(cell: str) -> str:
+    """The colour that a state has everywhere; "" for everything else."""
+    return _STYLE_OF.get(cell.partition(",")[0].rpartition(":")[2], "")
+
+
+def bar(used: float, total: float, width: int = 10) -> str:
+    """`█████░░░░░`. Anything in use shows at least one mark, and only full shows as full."""
+    if total <= 0:
+        return ""
+    share = min(max(used / total, 0.0), 1.0)
+    marks = round(share * width)
+    if share > 0:
+        marks = max(marks, 1)
+    if share < 1:
+        marks = min(marks, width - 1)
+    return "█" * marks + "░" * (width - marks)

@@ -1,0 +1,203 @@
+"""`muster run`: a gang from the command line to its exit code."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+import click
+
+from muster.api import errors, raw
+from muster.cli import durations, rendering
+from muster.cli.connecting import connect, namespace_option
+from muster.cli.run_view import View, open_view
+from muster.cli.session import Session
+from muster.sdk import jobs
+from muster.sdk.client import Client
+from muster.sdk.following import Ended, Follower, Line, Moved, Stuck
+from muster.sdk.gangs import Gang
+from muster.sdk.jobs import Submitted
+
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    command_line: Sequence[str]
+    name: str | None
+    namespace: str | None
+    replicas: int
+    gpus: int
+    cpu: str
+    memory: str
+    env: Sequence[str]
+    workdir: str | None
+    timeout: str | None
+    queue: str
+    detach: bool
+    remove: bool
+
+    def gang(self, namespace: str) -> Gang:
+        seconds = None if self.timeout is None else max(1, round(durations.parse(self.timeout)))
+        return Gang(
+            name=self.name or jobs.new_name(),
+            command=self.command_line,
+            replicas=self.replicas,
+            gpus=self.gpus,
+            cpu=self.cpu,
+            memory=self.memory,
+            env={**jobs.inherited(), **dict(map(_pair, self.env))},
+            workdir=os.path.abspath(self.workdir or os.getcwd()),
+            timeout_seconds=seconds,
+            namespace=namespace,
+            queue=self.queue,
+        )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """`K=V`, or `K` for the value it has here."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        if name not in os.environ:
+            raise errors.BadRequest(f"--env {name}: it has no value here; write --env {name}=VALUE")
+        value = os.environ[name]
+    return name, value
+
+
+class _Terminated(Exception):
+    """SIGTERM arrived."""
+
+
+@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.argument("command_line", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.option("--name", metavar="NAME", help="What to call the job; a readable random name if not given.")
+@namespace_option
+@click.option("--replicas", default=1, metavar="N", help="How many copies to run, all at once or none.")
+@click.option("--gpus", default=0, metavar="N", help="GPUs for each replica.")
+@click.option("--cpu", default="", metavar="CORES", help="Cores for each replica, such as 2 or 500m.")
+@click.option("--memory", default="", metavar="SIZE", help="Memory for each replica, such as 8Gi.")
+@click.option("-e", "--env", multiple=True, metavar="K=V", help="Set a variable; `K` alone passes on its value here.")
+@click.option("--workdir", metavar="DIR", help="Where to run; the current directory if not given.")
+@click.option("--timeout", metavar="TIME", help="End it after this long, such as 90s or 2h.")
+@click.option("--queue", default="", metavar="NAME", help="The queue to wait in.")
+@click.option("-d", "--detach", is_flag=True, help="Print its name and return at once.")
+@click.option(
+    "--rm/--keep", "remove", default=False, help="Remove the job when it has ended, or keep it (the default)."
+)
+@click.pass_obj
+def command(session: Session, /, **options: raw.JSON) -> None:
+    """Run a command as a job, follow it, exit with its code.
+
+    Each replica is one process on some node, in this directory and with this PATH. It finds its
+    place in RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torch.distributed expects. The log
+    lines of several replicas carry the rank. Ctrl-C asks whether to detach or to stop the job.
+
+    \b
+    Examples:
+      muster run -- python train.py
+      muster run --replicas 4 --gpus 2 -- python train.py --epochs 10
+      muster run --name nightly --detach --timeout 2h -- ./nightly.sh
+    """
+    asked = _Options(**options)
+    client = connect(session, asked.namespace)
+    gang = asked.gang(client.namespace)
+    submitted = jobs.submit_gang(client, gang)
+    if not submitted.rendezvous.address:
+        click.echo(
+            "note: nodes are on more than one machine, so MASTER_ADDR is not set; "
+            "set it with --env, or let the ranks meet through a shared file",
+            err=True,
+        )
+    if asked.detach:
+        click.echo(gang.name)
+        return
+    _Attached(client, submitted, gang.replicas, remove=asked.remove).run_and_exit()
+
+
+class _Attached:
+    """Follows a job on behalf of a user who may interrupt, and ends this process with the job's code."""
+
+    def __init__(self, client: Client, submitted: Submitted, replicas: int, *, remove: bool) -> None:
+        self._client = client
+        self._submitted = submitted
+        self._replicas = replicas
+        self._remove = remove
+
+    def run_and_exit(self) -> None:
+        signal.signal(signal.SIGTERM, _on_terminate)
+        follower = jobs.follow(self._client, self._submitted)
+        view = open_view(self._submitted.name, self._replicas)
+        try:
+            code = self._follow(follower, view)
+        finally:
+            view.close()
+            follower.close()
+        sys.exit(code)
+
+    def _follow(self, follower: Follower, view: View) -> int:
+        while True:
+            try:
+                match follower.next(timeout=None):
+                    case Line(rank, text):
+                        view.line(rank, text)
+                    case Moved(status):
+                        view.moved(status)
+                    case Stuck(failed, pods):
+                        view.say(f"rank {failed.rank} failed; stopping the {len(pods)} that still run")
+                        jobs.stop_pods(self._client, pods, self._submitted.namespace)
+                    case Ended(status, code):
+                        view.ended(status, code)
+                        if self._remove:
+                            jobs.stop(self._client, self._submitted.name, self._submitted.namespace)
+                        return code
+            except KeyboardInterrupt:
+                chosen = self._interrupted(view)
+                if chosen is not None:
+                    return chosen
+            except _Terminated:
+                return self._stop(view, TERMINATED)
+
+    def _interrupted(self, view: View) -> int | None:
+        """The exit code, or None to go on."""
+        if not (rendering.is_terminal(sys.stdin) and rendering.is_terminal(sys.stderr)):
+            return self._stop(view, INTERRUPTED)
+        view.pause()
+        try:
+            choice = _ask()
+        except (KeyboardInterrupt, EOFError):
+            choice = "s"
+        if choice == "s":
+            return self._stop(view, INTERRUPTED)
+        if choice == "d":
+            name = self._submitted.name
+            click.echo(f"{name} goes on. Follow it: muster logs -f {name}   Stop it: muster stop {name}", err=True)
+            return 0
+        view.resume()
+        return None
+
+    def _stop(self, view: View, code: int) -> int:
+        view.pause()
+        click.echo(f"stopping {self._submitted.name} ...", err=True)
+        told = jobs.stop(self._client, self._submitted.name, self._submitted.namespace)
+        try:
+            jobs.wait_gone(self._client, told, self._submitted.namespace)
+            click.echo(f"{self._submitted.name} stopped", err=True)
+        except KeyboardInterrupt:
+            click.echo("it is still ending; `muster ps` shows when it is gone", err=True)
+        return code
+
+
+def _ask() -> str:
+    click.echo("\n[d]etach, [s]top, [c]ontinue? ", nl=False, err=True)
+    while True:
+        key = click.getchar().lower()
+        if key in ("d", "s", "c"):
+            click.echo(key, err=True)
+            return key
+
+
+def _on_terminate(_signal: int, _frame: FrameType | None) -> None:
+    raise _Terminated

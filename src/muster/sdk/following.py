@@ -1,0 +1,248 @@
+"""Following a gang live: its status and its merged logs, as one stream of events.
+
+One thread watches the pods, one more reads each pod's log; they meet in a queue that one reader
+takes from. An object, not a generator: a Ctrl-C while it waits must not end it, because the user
+may choose to go on.
+"""
+
+import math
+import queue
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from muster.api import errors
+from muster.api.raw import Document
+from muster.sdk import gangs, resources
+from muster.sdk.client import Client, LogOptions
+from muster.sdk.gangs import EXIT_STOPPED, Member, Phase, Status
+from muster.sdk.resources import Selection
+from muster.sdk.transport import Stream, lines
+from muster.sdk.watching import Change, Watching
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One whole line that a member wrote."""
+
+    rank: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The gang's status changed."""
+
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A member failed some seconds ago and these pods still run: most likely they wait for it, for ever."""
+
+    failed: Member
+    pods: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Nothing more will come: every member has finished and every log is read."""
+
+    status: Status
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class _LogEnded:
+    pod: str
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchFailed:
+    error: Exception
+
+
+Event: TypeAlias = Line | Moved | Stuck | Ended
+_Message: TypeAlias = Line | Change | _LogEnded | _WatchFailed
+
+FAILURE_GRACE_SECONDS = 5.0
+"""How long the others may go on after one member failed: enough to report what they saw of it."""
+
+_LOG_ATTEMPTS = 8
+_LOG_RETRY_SECONDS = 0.25
+
+
+class Follower:
+    """Follows the pods that carry the gang's job label from version `since` on (where `group`, the PodGroup that the
+    caller has just made, came to be), or from now."""
+
+    def __init__(
+        self, client: Client, group: Document, *, since: str = "", with_logs: bool = True, log_tail: int | None = None
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._name = str(group["metadata"]["name"])
+        self._namespace = str(group["metadata"].get("namespace", client.namespace))
+        self._with_logs = with_logs
+        self._log_tail = log_tail
+        self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self._members: dict[str, Member] = {}
+        self._reading: dict[str, LogReader] = {}
+        self._unread: set[str] = set()
+        self._failed_first: Member | None = None
+        self._stuck_at = math.inf
+        self._shown: Status | None = None
+        selection = Selection(self._namespace, labels=f"{gangs.JOB_LABEL}={self._name}")
+        self._watching = Watching(client, resources.PODS, selection, since=since)
+        threading.Thread(target=self._watch, name=f"watch {self._name}", daemon=True).start()
+
+    def next(self, timeout: float | None = None) -> Event | None:
+        """The next event; None when `timeout` seconds passed without one. Raises what the watch failed with."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            due = self._due()
+            if due is not None:
+                return due
+            left = min(deadline, self._stuck_at) - time.monotonic()
+            try:
+                message = self._messages.get(timeout=None if left == math.inf else max(left, 0.0))
+            except queue.Empty:
+                if time.monotonic() >= deadline:
+                    return None
+                continue
+            event = self._take(message)
+            if event is not None:
+                return event
+
+    def close(self) -> None:
+        self._watching.close()
+        for reader in self._reading.values():
+            reader.close()
+
+    @property
+    def status(self) -> Status:
+        members = tuple(sorted(self._members.values(), key=lambda member: member.rank))
+        size = int(self._group["spec"]["minMember"])
+        waiting = next((m.reason for m in members if m.phase is Phase.PENDING and m.reason), "")
+        return Status(self._name, max(size, len(members)), members, waiting)
+
+    def _watch(self) -> None:
+        try:
+            for change in self._watching.changes():
+                self._messages.put(change)
+        except errors.ApiError as error:
+            self._messages.put(_WatchFailed(error))
+
+    def _take(self, message: _Message) -> Event | None:
+        match message:
+            case Line():
+                return message
+            case Change():
+                return self._pod_changed(message)
+            case _LogEnded(pod):
+                self._unread.discard(pod)
+                return None
+            case _WatchFailed(error):
+                raise error
+
+    def _pod_changed(self, change: Change) -> Event | None:
+        member = gangs.observe_pod(change.object)
+        if change.type == "DELETED" and not member.is_finished:
+            member = replace(member, phase=Phase.STOPPED, exit_code=EXIT_STOPPED, reason="deleted before it finished")
+        self._members[member.pod] = member
+        if member.exit_code and member.is_finished and self._failed_first is None:
+            self._failed_first = member  # by the order of events: timestamps only know seconds
+            self._stuck_at = time.monotonic() + FAILURE_GRACE_SECONDS
+        if member.has_log and change.type != "DELETED":
+            self._read_log(member)
+        status = self.status
+        if status == self._shown:
+            return None
+        self._shown = status
+        return Moved(status)
+
+    def _read_log(self, member: Member) -> None:
+        if self._with_logs and member.pod not in self._reading:
+            self._unread.add(member.pod)
+            reader = LogReader(self._client, member, self._namespace, self._log_tail, self._messages)
+            self._reading[member.pod] = reader
+            reader.start()
+
+    def _due(self) -> Stuck | Ended | None:
+        status, failed = self.status, self._failed_first
+        if len(status.members) == status.size and status.is_finished and not self._unread:
+            return Ended(status, (failed.exit_code or 1) if failed else 0)
+        if failed is not None and time.monotonic() >= self._stuck_at:
+            self._stuck_at = math.inf
+            return Stuck(failed, tuple(member.pod for member in status.members if not member.is_finished))
+        return None
+
+
+class LogReader:
+    """Reads one pod's log to its end, resuming by timestamp where the connection breaks."""
+
+    def __init__(
+        self,
+        client: Client,
+        member: Member,
+        namespace: str,
+        tail: int | None,
+        messages: "queue.SimpleQueue[_Message]",
+    ) -> None:
+        self._client = client
+        self._member = member
+        self._namespace = namespace
+        self._tail = tail
+        self._messages = messages
+        self._stream: Stream | None = None
+        self._closed = threading.Event()
+        self._last = ""
+        self._at_last = 0
+        """How many lines carried the timestamp `_last`: all of them come again after a resume."""
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name=f"log {self._member.pod}", daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._stream is not None:
+            self._stream.close()
+
+    def _run(self) -> None:
+        error = ""
+        for _ in range(_LOG_ATTEMPTS):
+            try:
+                self._read()
+                error = ""
+                break
+            except errors.NotFound as gone:
+                error = gone.message
+                break
+            except errors.ApiError as failed:
+                error = failed.message
+                if self._closed.wait(_LOG_RETRY_SECONDS):
+                    break
+        self._messages.put(_LogEnded(self._member.pod, error))
+
+    def _read(self) -> None:
+        options = LogOptions(
+            container=gangs.CONTAINER, follow=True, tail=self._tail, timestamps=True, since_time=self._last
+        )
+        self._stream = self._client.open_log(self._member.pod, self._namespace, options)
+        repeated = self._at_last
+        try:
+            for line in lines(self._stream):
+                stamp, _, text = line.decode("utf-8", "replace").partition(" ")
+                if stamp < self._last:
+                    continue  # the server resumes at whole seconds
+                if stamp == self._last and repeated:
+                    repeated -= 1
+                    continue
+                self._at_last = self._at_last + 1 if stamp == self._last else 1
+                self._last = stamp
+                self._tail = None  # only the first connection starts at the tail
+                self._messages.put(Line(self._member.rank, text))
+        finally:
+            self._stream.close()

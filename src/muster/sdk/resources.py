@@ -1,0 +1,130 @@
+"""Which kinds a server has, and where: learnt from its discovery documents, as kubectl does.
+
+Not from `api.everything`: a server may have kinds that this client has never heard of, and
+importing every view costs more than the one request.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from muster.api import errors, raw
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Where objects of one kind live on the server."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def label(self) -> str:
+        """How messages name it: `pod`, `podgroup.scheduling.volcano.sh`."""
+        word = self.singular or self.kind.lower()
+        return f"{word}.{self.group}" if self.group else word
+
+    def path(self, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        inside = f"/namespaces/{_segment(namespace)}" if self.namespaced and namespace else ""
+        tail = "".join(f"/{_segment(part)}" for part in (name, subresource) if part)
+        return f"{root}{inside}/{self.plural}{tail}"
+
+
+def _segment(text: str) -> str:
+    """A name in a path. Names hold no slash; one that does must not reach another path."""
+    if "/" in text or text in (".", "..") or not text.isprintable() or "?" in text or "#" in text or "%" in text:
+        raise errors.BadRequest(f"{text!r} is not a name: names hold letters, digits, '-' and '.'")
+    return text.replace(" ", "%20")
+
+
+PODS = Resource("", "v1", "pods", "Pod", short_names=("po",))
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False, short_names=("no",))
+EVENTS = Resource("", "v1", "events", "Event", short_names=("ev",))
+POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", short_names=("pg",))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a kind. `namespace` None: all of them; `labels` and `fields` as kubectl writes selectors."""
+
+    namespace: str | None = None
+    labels: str = ""
+    fields: str = ""
+
+    def query(self) -> dict[str, str]:
+        asked = {"labelSelector": self.labels, "fieldSelector": self.fields}
+        return {key: value for key, value in asked.items() if value}
+
+
+EVERYTHING = Selection()
+
+
+class Catalog:
+    """The kinds of one server, found by what a person types or a document claims."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self.resources = tuple(resources)
+
+    def find(self, word: str) -> Resource:
+        """`pods`, `pod`, `po`, `Pod`, `jobs.batch`, `job.v1alpha1.batch.volcano.sh`. First match wins.
+
+        Raises NotFound that lists what there is.
+        """
+        plain, _, rest = word.lower().partition(".")
+        for found in self.resources:
+            groups = ("", found.group, f"{found.version}.{found.group}", found.version)
+            if plain in _names(found) and rest in groups:
+                return found
+        known = ", ".join(sorted({found.plural for found in self.resources}))
+        raise errors.NotFound(f"the server has no kind {word!r}; it has {known}")
+
+    def category(self, word: str) -> tuple[Resource, ...]:
+        """The kinds that belong to a category such as `all`; empty where there is no such category."""
+        return tuple(found for found in self.resources if word in found.categories)
+
+    def of_document(self, document: raw.Document) -> Resource:
+        """Raises BadRequest for a document that does not say what it is, NotFound for a kind that is not there."""
+        api_version, kind = document.get("apiVersion"), document.get("kind")
+        if not isinstance(api_version, str) or not isinstance(kind, str) or not kind:
+            raise errors.BadRequest("apiVersion and kind are required, for example `apiVersion: v1` and `kind: Pod`")
+        for found in self.resources:
+            if found.kind == kind and found.api_version == api_version:
+                return found
+        others = sorted({found.api_version for found in self.resources if found.kind == kind})
+        hint = f"; the server has it in {', '.join(others)}" if others else ""
+        raise errors.NotFound(f"the server has no kind {kind!r} in version {api_version!r}{hint}")
+
+
+def _names(found: Resource) -> tuple[str, ...]:
+    return (found.plural, found.singular or found.kind.lower(), found.kind.lower(), *found.short_names)
+
+
+def from_discovery(core: raw.Document, groups: raw.Document) -> Catalog:
+    """From the aggregated discovery documents of `/api` and `/apis`."""
+    return Catalog([*_discovered(core), *_discovered(groups)])
+
+
+def _discovered(document: raw.Document) -> Iterator[Resource]:
+    for group in document.get("items") or ():
+        for version in group.get("versions") or ():
+            for found in version.get("resources") or ():
+                yield Resource(
+                    group=str(raw.dig(group, "metadata", "name", default="")),
+                    version=str(version["version"]),
+                    plural=str(found["resource"]),
+                    kind=str(raw.dig(found, "responseKind", "kind", default="")),
+                    namespaced=found.get("scope") != "Cluster",
+                    singular=str(found.get("singularResource", "")),
+                    short_names=tuple(found.get("shortNames") or ()),
+                    categories=tuple(found.get("categories") or ()),
+                )

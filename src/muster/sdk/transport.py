@@ -1,0 +1,181 @@
+"""One HTTP exchange, or one stream: the seam below `Client`, so that tests need no socket.
+
+`HttpTransport` keeps connections alive and may be used from many threads. It knows nothing of
+Kubernetes; what fails below HTTP becomes an `api.errors` class that says what to do.
+"""
+
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import urlencode
+
+import urllib3
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    LocationValueError,
+    NameResolutionError,
+    NewConnectionError,
+    ProtocolError,
+    ReadTimeoutError,
+)
+
+from muster.api import errors
+
+CONNECT_SECONDS = 5.0
+REPLY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    path: str
+    """Below the server's address: `/api/v1/nodes`."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    idle_seconds: float | None = None
+    """For a stream: how long nothing may come before it counts as broken."""
+
+    @property
+    def target(self) -> str:
+        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+
+
+class Stream(Protocol):
+    status: int
+
+    def chunks(self) -> Iterator[bytes]:
+        """Bytes as they come, until the other side ends. Raises Unavailable where the connection breaks."""
+        ...
+
+    def close(self) -> None:
+        """May be called from another thread: a blocked reader sees the end."""
+        ...
+
+
+class Transport(Protocol):
+    def exchange(self, request: Request) -> Reply: ...
+
+    def open(self, request: Request) -> Stream: ...
+
+    def close(self) -> None: ...
+
+
+class HttpTransport:
+    """`server` as in `config.Connection`. `connections` are kept alive; more are made when needed."""
+
+    def __init__(self, server: str, token: str = "", *, connections: int = 16) -> None:
+        self.server = server
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        keepalive = (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        options = [*HTTPConnection.default_socket_options, keepalive]
+        try:
+            parsed = urllib3.util.parse_url(server)
+            self._prefix = (parsed.path or "").rstrip("/")
+            self._pool = urllib3.connection_from_url(server, maxsize=connections, socket_options=options)
+        except (HTTPError, LocationValueError, ValueError) as error:
+            raise errors.BadRequest(f"{server!r} is not a server address: {error}") from error
+
+    def exchange(self, request: Request) -> Reply:
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=REPLY_SECONDS)
+        try:
+            response = self._send_again_if_stale(request, timeout)
+        except (HTTPError, OSError) as error:
+            raise self._failure(error) from error
+        return Reply(response.status, response.data, response.headers.get("Content-Type", ""))
+
+    def _send_again_if_stale(self, request: Request, timeout: urllib3.Timeout) -> urllib3.BaseHTTPResponse:
+        try:
+            return self._send(request, timeout, preload=True)
+        except ProtocolError:
+            # A kept-alive connection that the other side was just closing. Only reads are safe to repeat.
+            if request.method != "GET":
+                raise
+            return self._send(request, timeout, preload=True)
+
+    def open(self, request: Request) -> "HttpStream":
+        try:
+            timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=request.idle_seconds)
+            response = self._send(request, timeout, preload=False)
+        except (HTTPError, OSError) as error:
+            raise self._failure(error) from error
+        return HttpStream(response, self)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _send(self, request: Request, timeout: urllib3.Timeout, *, preload: bool) -> urllib3.BaseHTTPResponse:
+        return self._pool.urlopen(
+            request.method,
+            self._prefix + request.target,
+            body=request.body,
+            headers={**self._headers, **request.headers},
+            retries=False,
+            redirect=False,
+            timeout=timeout,
+            preload_content=preload,
+        )
+
+    def _failure(self, error: Exception) -> errors.ApiError:
+        address = self.server
+        if isinstance(error, NameResolutionError):
+            return errors.Unavailable(f"no such host in {address}: check the address")
+        if isinstance(error, ConnectTimeoutError | NewConnectionError):
+            return errors.Unavailable(f"no platform answers at {address}: start one with `muster up`")
+        if isinstance(error, ReadTimeoutError):
+            return errors.Timeout(f"{address} did not answer in time: is the server busy or stopped?")
+        return errors.Unavailable(f"the connection to {address} broke: {error}")
+
+
+class HttpStream:
+    def __init__(self, response: urllib3.BaseHTTPResponse, owner: HttpTransport) -> None:
+        self.status = response.status
+        self._response = response
+        self._owner = owner
+        self._is_closed = False
+        self._has_reader = False
+
+    def chunks(self) -> Iterator[bytes]:
+        self._has_reader = True
+        try:
+            yield from self._response.stream(65536)
+        except (HTTPError, OSError, ValueError, AttributeError) as error:
+            # Closing from another thread pulls the socket from under the reader, which
+            # urllib3 reports in whatever way its buffers happen to be in.
+            if not self._is_closed:
+                raise self._owner._failure(error) from error
+        finally:
+            self._response.close()  # back in the pool already if it was read to its end
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._has_reader and isinstance(self._response, urllib3.HTTPResponse):
+            try:
+                self._response.shutdown()  # the reader wakes, and closes
+            except (OSError, RuntimeError, ValueError):
+                return  # it had ended by itself
+        else:
+            self._response.close()
+
+
+_: type[Transport] = HttpTransport
+
+
+def lines(stream: Stream) -> Iterator[bytes]:
+    """Whole lines without their end; the last may lack one."""
+    rest = b""
+    for chunk in stream.chunks():
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest

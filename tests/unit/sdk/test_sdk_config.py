@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import pytest
+
+from muster.api import errors
+from muster.sdk import config
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: muster
+contexts: [{name: other, context: {cluster: far, user: me}}, {name: muster, context: {cluster: near, user: admin}}]
+clusters: [{name: far, cluster: {server: "https://far"}}, {name: near, cluster: {server: "http://127.0.0.1:7077/k8s"}}]
+users: [{name: admin, user: {token: secret}}]
+"""
+
+
+@pytest.fixture
+def env(tmp_path):
+    return {
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "XDG_DATA_HOME": str(tmp_path / "share"),
+    }
+
+
+def write_settings(env, text):
+    path = config.settings_path(env)
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+
+
+def start_platform(env):
+    directory = config.data_directory(env=env)
+    directory.mkdir(parents=True)
+    (directory / "kubeconfig").write_text(KUBECONFIG)
+
+
+def test_data_directory_is_found_in_the_documented_order(env, tmp_path):
+    assert config.data_directory(env=env) == tmp_path / "share" / "muster"
+    assert config.data_directory(env={"HOME": "/h"}) == Path("/h/.local/share/muster")
+    write_settings(env, "data: /from/file")
+    assert str(config.data_directory(env=env)) == "/from/file"
+    assert str(config.data_directory(env={**env, "MUSTER_DATA": "/from/env"})) == "/from/env"
+    assert str(config.data_directory("/from/flag", {**env, "MUSTER_DATA": "/from/env"})) == "/from/flag"
+
+
+def test_no_platform_says_how_to_start_one(env, tmp_path):
+    with pytest.raises(errors.Unavailable, match="muster up") as caught:
+        config.connection(env=env)
+    assert str(tmp_path / "share" / "muster") in caught.value.message
+
+
+def test_kubeconfig_of_the_data_directory_gives_server_and_token(env):
+    start_platform(env)
+    assert config.connection(env=env) == config.Connection("http://127.0.0.1:7077/k8s", "secret", "default")
+
+
+def test_environment_beats_file_and_kubeconfig(env):
+    start_platform(env)
+    write_settings(env, "server: http://filed:1\nnamespace: team")
+    assert config.connection(env=env).server == "http://filed:1/k8s"
+    found = config.connection(env={**env, "MUSTER_SERVER": "there:7077", "MUSTER_TOKEN": "t"})
+    assert found == config.Connection("http://there:7077/k8s", "t", "team")
+
+
+def test_a_data_directory_given_by_hand_beats_the_environment(env, tmp_path):
+    start_platform(env)
+    directory = config.data_directory(env=env)
+    found = config.connection(data=directory, env={**env, "MUSTER_SERVER": "there:7077"})
+    assert found.server == "http://127.0.0.1:7077/k8s"
+
+
+def test_unknown_key_is_an_error_that_names_it_and_the_known_ones(env):
+    write_settings(env, "sever: http://typo")
+    with pytest.raises(errors.BadRequest, match=r"unknown key 'sever'; known keys are data, server, token, namespace"):
+        config.connection(env=env)
+
+
+@pytest.mark.parametrize("text", ["- a list", "server: 12", "{unclosed"])
+def test_a_broken_settings_file_is_named(env, text):
+    write_settings(env, text)
+    with pytest.raises(errors.BadRequest, match=r"config\.yaml"):
+        config.read_settings(env)
+
+
+def test_a_kubeconfig_without_a_server_says_what_to_do(env):
+    with pytest.raises(errors.BadRequest, match="muster up"):
+        config.from_kubeconfig(b"kind: Config", "kubeconfig")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("host:7077", "http://host:7077/k8s"),
+        ("http://host:7077/", "http://host:7077/k8s"),
+        ("https://host/k8s", "https://host/k8s"),
+        ("https://host/some/prefix/", "https://host/some/prefix"),
+    ],
+)
+def test_server_url_forms(given, expected):
+    assert config.server_url(given) == expected
+
+
+@pytest.mark.parametrize("given", ["ftp://host", "http://"])
+def test_a_wrong_server_url_is_refused(given):
+    with pytest.raises(errors.BadRequest, match="not a server address"):
+        config.server_url(given)
