@@ -1,0 +1,160 @@
+"""The ASGI application: health and version for anybody, the Kubernetes API below /k8s for those who are known.
+
+Whatever goes wrong in a request is answered as a Status, logged with the request's id, and ends with that request.
+"""
+
+import itertools
+import logging
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.types import Receive, Scope, Send
+
+from muster.api import errors, raw, status
+from muster.api.errors import ApiError
+from muster.api.raw import Document
+from muster.api.registry import Registry
+from muster.runtime.clock import Clock
+from muster.server import paths
+from muster.server.access import Authenticator
+from muster.server.exchange import (
+    Answer,
+    ClientGone,
+    Outgoing,
+    Request,
+    Response,
+    Stream,
+    Streams,
+    json_response,
+    request_of,
+)
+from muster.server.kubernetes import KubernetesApi
+from muster.server.logs import NodeLogs
+from muster.store.protocol import Store
+
+PREFIX = "k8s"
+KUBERNETES_VERSION = "v1.34.0"
+"""The Kubernetes release whose API this is closest to: kubectl warns when it is far from its own."""
+_HEALTH = ("healthz", "livez", "readyz")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What /version tells."""
+
+    muster: str
+
+    def document(self) -> Document:
+        major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+        return {
+            "major": major,
+            "minor": minor,
+            "gitVersion": f"{KUBERNETES_VERSION}+muster-{self.muster}",
+            "gitCommit": "",
+            "gitTreeState": "clean",
+            "buildDate": "1970-01-01T00:00:00Z",
+            "goVersion": "",
+            "compiler": platform.python_implementation(),
+            "platform": f"{platform.system().lower()}/{platform.machine()}",
+        }
+
+
+class App:
+    """An ASGI application. `close` ends the open streams, so that a server can stop without waiting for them."""
+
+    def __init__(self, kubernetes: KubernetesApi, authenticator: Authenticator, version: Version) -> None:
+        self._kubernetes = kubernetes
+        self._authenticator = authenticator
+        self._version = version
+        self._streams = Streams()
+        self._numbers = itertools.count(1)
+
+    def close(self) -> None:
+        self._streams.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1003, "reason": "WebSockets are not served"})
+        else:
+            await self._exchange(scope, receive, send)
+
+    async def _exchange(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = f"{next(self._numbers):08x}"
+        outgoing = Outgoing(send, request_id)
+        try:
+            request = request_of(scope, receive, request_id)
+            outgoing.accepts_gzip = "gzip" in request.headers.get("accept-encoding", "")
+            answer = await self._answer(request)
+            if isinstance(answer, Stream):
+                await self._streams.send(request, answer, outgoing)
+            else:
+                await outgoing.respond(answer)
+        except ClientGone:
+            return
+        except ApiError as error:
+            await _tell(error, outgoing)
+        except Exception as error:
+            _log.exception("request %s failed: %s %s", request_id, scope["method"], scope["path"])
+            told = errors.InternalError(f"the server failed on this request (id {request_id}): {type(error).__name__}")
+            await _tell(told, outgoing)
+
+    async def _answer(self, request: Request) -> Answer:
+        parts = paths.segments(request.path)
+        # kubectl from 1.34 puts `get --raw` below the prefix, older ones do not: with it twice both can be used alike.
+        below = parts[2:] if parts[:2] == (PREFIX, PREFIX) else parts[1:] if parts[:1] == (PREFIX,) else None
+        public = self._public(request, parts if below is None else below)
+        if public is not None:
+            return public
+        if below is None:
+            raise errors.NotFound(f"nothing is served at {request.path}; the Kubernetes API is below /{PREFIX}")
+        identity = self._authenticator.authenticate(request.headers)
+        if identity is None:
+            raise errors.Unauthorized(
+                "Unauthorized: send the header 'Authorization: Bearer <token>' with a known token"
+            )
+        return await self._kubernetes.answer(request, identity, below)
+
+    def _public(self, request: Request, parts: tuple[str, ...]) -> Response | None:
+        if request.method not in ("GET", "HEAD"):
+            return None
+        if parts and parts[0] in _HEALTH:
+            return Response(200, b"ok", "text/plain; charset=utf-8")
+        if parts == ("version",):
+            return json_response(self._version.document())
+        return None
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        elif message["type"] == "lifespan.shutdown":
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+
+
+async def _tell(error: ApiError, outgoing: Outgoing) -> None:
+    if outgoing.has_started:
+        await outgoing.end()
+        return
+    headers: Mapping[str, str] = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
+    body = raw.encode(status.from_error(error))
+    await outgoing.respond(Response(error.http_status, body, headers=tuple(headers.items())))
+
+
+def build(
+    *,
+    store: Store,
+    registry: Registry,
+    clock: Clock,
+    authenticator: Authenticator,
+    node_logs: NodeLogs,
+    version: str,
+) -> App:
+    kubernetes = KubernetesApi(store=store, registry=registry, clock=clock, node_logs=node_logs)
+    return App(kubernetes, authenticator, Version(version))

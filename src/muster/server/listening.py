@@ -1,0 +1,55 @@
+"""An application behind a socket, inside the running loop: uvicorn without its own signal handling."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager
+
+import uvicorn
+
+from muster.server.app import App
+
+# Longer than any pooled client keeps an idle connection: the side that closes first should not be ours.
+_KEEP_ALIVE_SECONDS = 120
+_BACKLOG = 2048
+_GRACE_SECONDS = 3
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """The program around us handles signals."""
+        yield
+
+
+@asynccontextmanager
+async def listening(app: App, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """Serves while the block runs; gives the address that was bound, as a URL. Raises OSError where it is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    actual = bound.getsockname()[1]
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    server = _Server(config)
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(server.serve([bound]), name=f"serve on port {actual}")
+        try:
+            while not server.started and not serving.done():  # noqa: ASYNC110  uvicorn has only the flag
+                await asyncio.sleep(0.002)
+            yield f"http://{f'[{host}]' if ':' in host else host}:{actual}"
+        finally:
+            app.close()
+            server.should_exit = True

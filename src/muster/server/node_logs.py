@@ -1,0 +1,94 @@
+"""Logs from where they are kept: agents in this process are asked directly, others over HTTP."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from urllib.parse import quote
+
+import aiohttp
+
+from muster.agent.logs import LogOptions
+from muster.api import core, errors, raw, status, timestamps
+from muster.api.objects import Key, Object
+from muster.server.logs import NodeLogs
+from muster.store.protocol import Store
+
+_CONNECT_SECONDS = 5.0
+_CHUNK_BYTES = 64 * 1024
+
+
+class LocalOrRemote:
+    """`local` maps the nodes of this process to their logs. It may grow and shrink while we hold it."""
+
+    def __init__(self, local: Mapping[str, NodeLogs], remote: NodeLogs) -> None:
+        self._local = local
+        self._remote = remote
+
+    def open(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
+        node = pod.read(core.Pod).spec.node_name or ""
+        return self._local.get(node, self._remote).open(pod, container, options)
+
+
+class RemoteNodeLogs:
+    """Asks the agent at the node's own address, with the token that agents know us by."""
+
+    def __init__(self, store: Store, session: aiohttp.ClientSession, token: str) -> None:
+        self._store = store
+        self._session = session
+        self._token = token
+
+    async def open(self, pod: Object, container: str, options: LogOptions) -> AsyncGenerator[bytes, None]:
+        name = pod.read(core.Pod).spec.node_name or ""
+        node = await self._node(name)
+        url = address(node) + "/".join(
+            ("/containerLogs", *(quote(part, safe="") for part in (pod.key.namespace, pod.key.name, container)))
+        )
+        headers = {"Authorization": f"Bearer {self._token}"}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+        try:
+            async with self._session.get(url, params=query_of(options), headers=headers, timeout=timeout) as response:
+                if response.status != 200:
+                    raise await _error(response, name)
+                async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+                    yield chunk
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise errors.Unavailable(f'the agent of node "{name}" does not answer at {url}: {error}') from error
+
+    async def _node(self, name: str) -> Object:
+        try:
+            return await self._store.get(core.NODE, Key("", name))
+        except errors.NotFound as error:
+            raise errors.NotFound(f'the node "{name}" of the pod is gone, and the logs with it') from error
+
+
+def address(node: Object) -> str:
+    """Where the node's agent listens. Raises Unavailable for a node that has not said so."""
+    reported = node.read(core.Node).status
+    by_type = {found.type: found.address for found in reported.addresses}
+    host = by_type.get("InternalIP") or by_type.get("Hostname") or by_type.get("ExternalIP")
+    endpoint = reported.daemon_endpoints and reported.daemon_endpoints.kubelet_endpoint
+    if not host or not endpoint or not endpoint.port:
+        raise errors.Unavailable(f'node "{node.key.name}" has not said where its agent listens')
+    return f"http://{f'[{host}]' if ':' in host else host}:{endpoint.port}"
+
+
+def query_of(options: LogOptions) -> dict[str, str]:
+    query: dict[str, str] = {}
+    for name, value in (
+        ("follow", options.follow), ("timestamps", options.timestamps), ("previous", options.previous),
+    ):  # fmt: skip
+        if value:
+            query[name] = "true"
+    if options.tail is not None:
+        query["tailLines"] = str(options.tail)
+    if options.limit_bytes is not None:
+        query["limitBytes"] = str(options.limit_bytes)
+    if options.since is not None:
+        query["sinceTime"] = timestamps.to_micro_text(options.since)
+    return query
+
+
+async def _error(response: aiohttp.ClientResponse, node: str) -> errors.ApiError:
+    body = await response.read()
+    try:
+        return status.to_error(raw.decode_object(body), response.status)
+    except errors.BadRequest:
+        return errors.Unavailable(f'the agent of node "{node}" answered {response.status}: {body[:200]!r}')
