@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from muster.api.raw import JSON, Document
 
 
-def drop_nulls(value: JSON) -> None:
+def drop_nulls(document: JSON) -> None:
     """Remove fields that are null, in place: to Kubernetes they are absent, and Go clients send many."""
-    if isinstance(value, dict):
-        for key in [key for key, item in value.items() if item is None]:
-            del value[key]
-        for item in value.values():
-            drop_nulls(item)
-    elif isinstance(value, list):
-        for item in value:
-            drop_nulls(item)
+    pending = [document]  # not recursive: a hostile document may be nested deeper than the stack
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            for key in [key for key, item in value.items() if item is None]:
+                del value[key]
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
 
 
 def child(document: JSON, *path: str) -> Document:

@@ -116,6 +116,16 @@ def parse(value: str | int | float) -> Quantity:
     return _parse(value if isinstance(value, str) else repr(value))
 
 
+def parsed_or_none(value: object) -> Quantity | None:
+    """For documents that nobody has checked yet: None for whatever is no quantity."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        return parse(value)
+    except BadQuantity:
+        return None
+
+
 @lru_cache(maxsize=65_536)
 def _parse(text: str) -> Quantity:
     match = _TEXT.fullmatch(text) if len(text) <= _LONGEST else None

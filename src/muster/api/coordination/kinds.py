@@ -1,6 +1,7 @@
 """The kinds of coordination.k8s.io as the platform stores and serves them."""
 
-from muster.api.coordination import views
+from muster.api.coordination import validation, views
+from muster.api.documents import drop_nulls
 from muster.api.kinds import Kind
 
 LEASE = Kind(
@@ -11,6 +12,8 @@ LEASE = Kind(
     view=views.Lease,
     subresources=frozenset(),
     built_in=True,
+    default=drop_nulls,
+    validate=validation.validate_lease,
 )
 
 KINDS = (LEASE,)

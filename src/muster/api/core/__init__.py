@@ -1,6 +1,19 @@
 """v1: pods, nodes, namespaces, configuration, services and events."""
 
 from muster.api.core.kinds import CONFIG_MAP, EVENT, KINDS, NAMESPACE, NODE, POD, SECRET, SERVICE
+from muster.api.core.pod_defaults import default_pod_spec, default_pod_template
+from muster.api.core.requests import is_sidecar, pod_limits, pod_requests
+from muster.api.core.validation import (
+    validate_affinity,
+    validate_node_selector,
+    validate_pod_spec,
+    validate_pod_template,
+    validate_quantity,
+    validate_resource_list,
+    validate_resources,
+    validate_taints,
+    validate_tolerations,
+)
 from muster.api.core.views import (
     Affinity,
     AppArmorProfile,
@@ -241,4 +254,18 @@ __all__ = [
     "VolumeProjection",
     "WeightedPodAffinityTerm",
     "WindowsSecurityContextOptions",
+    "default_pod_spec",
+    "default_pod_template",
+    "is_sidecar",
+    "pod_limits",
+    "pod_requests",
+    "validate_affinity",
+    "validate_node_selector",
+    "validate_pod_spec",
+    "validate_pod_template",
+    "validate_quantity",
+    "validate_resource_list",
+    "validate_resources",
+    "validate_taints",
+    "validate_tolerations",
 ]

@@ -1,6 +1,6 @@
 """The v1 kinds as the platform stores and serves them."""
 
-from muster.api.core import views
+from muster.api.core import defaults, pod_defaults, validation, views
 from muster.api.core.events import EVENTS_V1
 from muster.api.kinds import Kind
 
@@ -14,6 +14,8 @@ NAMESPACE = Kind(
     short_names=("ns",),
     subresources=frozenset({"status", "finalize"}),
     built_in=True,
+    default=defaults.default_namespace,
+    validate=validation.validate_namespace,
     selectable={"status.phase": lambda namespace: namespace.status.phase or ""},
 )
 
@@ -27,6 +29,9 @@ NODE = Kind(
     short_names=("no",),
     subresources=frozenset({"status"}),
     built_in=True,
+    default=defaults.default_node,
+    validate=validation.validate_node,
+    validate_update=validation.validate_node_update,
     selectable={"spec.unschedulable": lambda node: "true" if node.spec.unschedulable else "false"},
 )
 
@@ -40,6 +45,9 @@ POD = Kind(
     categories=("all",),
     subresources=frozenset({"status", "log", "binding", "eviction"}),
     built_in=True,
+    default=pod_defaults.default_pod,
+    validate=validation.validate_pod,
+    validate_update=validation.validate_pod_update,
     selectable={
         "spec.nodeName": lambda pod: pod.spec.node_name or "",
         "spec.schedulerName": lambda pod: pod.spec.scheduler_name or "",
@@ -61,6 +69,9 @@ CONFIG_MAP = Kind(
     short_names=("cm",),
     subresources=frozenset(),
     built_in=True,
+    default=defaults.default_config_map,
+    validate=validation.validate_config_map,
+    validate_update=validation.validate_config_map_update,
 )
 
 SECRET = Kind(
@@ -71,6 +82,9 @@ SECRET = Kind(
     view=views.Secret,
     subresources=frozenset(),
     built_in=True,
+    default=defaults.default_secret,
+    validate=validation.validate_secret,
+    validate_update=validation.validate_secret_update,
     selectable={"type": lambda secret: secret.type or ""},
 )
 
@@ -84,6 +98,8 @@ SERVICE = Kind(
     categories=("all",),
     subresources=frozenset({"status"}),
     built_in=True,
+    default=defaults.default_service,
+    validate=validation.validate_service,
 )
 
 EVENT = Kind(
@@ -95,6 +111,8 @@ EVENT = Kind(
     short_names=("ev",),
     subresources=frozenset(),
     built_in=True,
+    default=defaults.default_event,
+    validate=validation.validate_event,
     selectable={
         "involvedObject.kind": lambda event: event.involved_object.kind or "",
         "involvedObject.namespace": lambda event: event.involved_object.namespace or "",

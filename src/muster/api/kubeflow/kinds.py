@@ -1,7 +1,7 @@
 """The kinds of kubeflow.org as the platform stores and serves them."""
 
 from muster.api.kinds import Kind
-from muster.api.kubeflow import views
+from muster.api.kubeflow import defaults, validation, views
 
 PYTORCH_JOB = Kind(
     group="kubeflow.org",
@@ -10,6 +10,9 @@ PYTORCH_JOB = Kind(
     plural="pytorchjobs",
     view=views.PyTorchJob,
     categories=("all",),
+    default=defaults.default_pytorch_job,
+    validate=validation.validate_pytorch_job,
+    validate_update=validation.validate_pytorch_job_update,
 )
 
 KINDS = (PYTORCH_JOB,)
