@@ -338,41 +338,32 @@ class Keeper:
                 by_fd[fd].read(self.log)
                 if not by_fd[fd].is_open:
                     poller.unregister(fd)
-            if self.status is None and self._reap():
-                # Killed outright: so is everything it left behind, without the courtesy of a wait.
-                wait_more = 0.0 if self.status == signal.SIGKILL else self.request["drain_seconds"]
-                deadline = time.monotonic() + wait_more
-
-    def _reap(self) -> bool:
-        """Collect what has died; True when the command itself has. The command stays a zombie where the system lets us
-        look without collecting: its pid, which names its group, cannot be given to a stranger before `_finish`."""
-        if not hasattr(os, "waitid"):
-            return self._reap_at_once()
-        while True:
-            try:
-                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return False
-            if found is None:
-                return False
-            if found.si_pid == self.pid:
-                killed = found.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
-                self.status = found.si_status if killed else found.si_status << 8
-                self.finished_at = time.time()
-                return True
-            os.waitpid(found.si_pid, 0)
-
-    def _reap_at_once(self) -> bool:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return self.status is not None
-            if pid == 0:
-                return self.status is not None
-            if pid == self.pid:
+            if self.status is None and (status := self._reap()) is not None:
                 self.status = status
                 self.finished_at = time.time()
+                # Killed outright: so is everything it left behind, without the courtesy of a wait.
+                wait_more = 0.0 if status == signal.SIGKILL else self.request["drain_seconds"]
+                deadline = time.monotonic() + wait_more
+
+    def _reap(self) -> int | None:
+        """Collect orphans that have died; the command's status when it has. The command stays a zombie where the system
+        lets us look without collecting: its pid, which names its group, cannot become a stranger's before `_finish`."""
+        while True:
+            try:
+                if not hasattr(os, "waitid"):
+                    pid, status = os.waitpid(-1, os.WNOHANG)
+                    if pid in (0, self.pid):
+                        return status if pid else None
+                    continue
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return None
+            if found is None:
+                return None
+            if found.si_pid == self.pid:
+                is_killed = found.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+                return found.si_status if is_killed else found.si_status << 8
+            os.waitpid(found.si_pid, 0)
 
     def _end(self, code: int, number: int, reason: str, message: str) -> dict[str, object]:
         return {

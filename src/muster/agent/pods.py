@@ -1,0 +1,406 @@
+"""One pod on its node: the shell around `lifecycle.step`. Carries out effects and turns what happens into events.
+
+Everything it knows beyond its memory lies in the pod's directory (all names relative, so that it can be copied):
+`pod.json`, `devices.json`, `containers/<name>/<attempt>.*`, `volumes/`, `work/`, `tmp/`.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from muster.agent import devices, environment, lifecycle, logs, messages, probes, status, volumes
+from muster.agent.devices import Grant
+from muster.agent.environment import ConfigMissing, Facts, Sources
+from muster.agent.messages import Effect, Event
+from muster.agent.reporting import Reporter
+from muster.agent.runtime import NO_LIMITS, Attempt, Executes, Exit, Launch, Limits, Running, Runtime, Unlaunchable
+from muster.agent.states import ContainerPlan, Plan, Role, State
+from muster.api import core, quantity, raw, timestamps
+from muster.api.errors import ApiError
+from muster.api.meta import Instant
+from muster.api.objects import Key, Object
+from muster.api.raw import Document
+from muster.runtime.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+_SIGNALS = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
+_STORY = 100
+_MESSAGE_LINES = 80
+_MESSAGE_BYTES = 2048
+_NO_COMMAND = (
+    "the host-process runtime ignores images and has no entrypoint to fall back on: set `command` in the container"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a pod needs of its node."""
+
+    runtime: Runtime
+    clock: Clock
+    reporter: Reporter
+    host_ip: str
+    base: Mapping[str, str]  # environment that every container starts from
+    allocatable: Mapping[str, int]
+    fetch: Callable[[core.Pod], Awaitable[Sources]]
+    spawn: Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
+    ended: Callable[["PodWorker"], None]  # it holds nothing any more
+    forgotten: Callable[["PodWorker"], None]  # it is over and its object is not ours to report on
+
+
+class PodWorker:
+    def __init__(self, found: Object, home: Path, around: Surroundings) -> None:
+        self.home = home
+        self.object = found
+        self.pod = found.read(core.Pod)
+        self.grant = Grant({})
+        self.state: State = lifecycle.begin(plan_of(self.pod))
+        self._around = around
+        self._timer: asyncio.Task[None] | None = None
+        self._timer_at: Instant | None = None
+        self._sidework: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._rendered: Document = found.document().get("status") or {}
+        self._story: deque[tuple[Event, tuple[Effect, ...]]] = deque(maxlen=_STORY)
+
+    @property
+    def key(self) -> Key:
+        return self.object.key
+
+    @property
+    def uid(self) -> str:
+        return self.object.uid
+
+    @property
+    def is_stopping(self) -> bool:
+        return self.state.stop is not None and not self.state.is_over
+
+    def story(self) -> list[tuple[Event, tuple[Effect, ...]]]:
+        """The latest events and what was done about each."""
+        return list(self._story)
+
+    # What comes in.
+
+    def save(self) -> None:
+        """Write down whom this directory belongs to and what it holds."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        _write_whole(self.home / "pod.json", self.object.raw)
+        _write_whole(self.home / "devices.json", raw.encode({"gpus": {k: list(v) for k, v in self.grant.gpus.items()}}))
+
+    def admit(self) -> None:
+        now = self._around.clock.now()
+        known = self.pod.status.start_time
+        self.handle(messages.Admitted(now, timestamps.parse(known) if known else now))
+        self.changed(self.object)
+
+    def changed(self, found: Object) -> None:
+        """The object was read anew."""
+        self.object = found
+        now = self._around.clock.now()
+        grace = _grace_of(found)
+        if raw.dig(found.document(), "status", "phase") in ("Succeeded", "Failed") and not self.state.is_over:
+            # Somebody else ended it (the node was taken for lost): what still runs must not be.
+            self.handle(messages.Abandoned(now, grace))
+        elif found.is_terminating:
+            self.handle(messages.StopRequested(now, grace))
+
+    def disowned(self) -> None:
+        self.handle(messages.Abandoned(self._around.clock.now(), _grace_of(self.object)))
+
+    async def adopt(self) -> None:
+        """Find what an earlier agent process left. Ends with the pod's life going on."""
+        for plan in self.state.plan.containers:
+            directory = self.home / "containers" / plan.name
+            numbers = started_attempts(directory)
+            if not numbers:
+                continue
+            found = await self._around.runtime.adopt(Attempt(directory, numbers[-1]))
+            if found is None:
+                continue
+            before = await self._around.runtime.adopt(Attempt(directory, numbers[-2])) if len(numbers) > 1 else None
+            self.handle(
+                messages.Adopted(
+                    self._around.clock.now(),
+                    plan.name,
+                    numbers[-1],
+                    found.started_at,
+                    found if isinstance(found, Exit) else None,
+                    before if isinstance(before, Exit) else None,
+                )
+            )
+
+    # The machine.
+
+    def handle(self, event: Event) -> None:
+        """Take one step. Events come in order because this is never called from two places at once."""
+        was_over = self.state.is_over
+        self.state, effects = lifecycle.step(self.state, event)
+        self._story.append((event, tuple(effects)))
+        for effect in effects:
+            self._perform(effect)
+        if self.state.is_over and not was_over:
+            self._finish()
+        self._set_timer()
+
+    def _perform(self, effect: Effect) -> None:
+        around = self._around
+        match effect:
+            case messages.Report():
+                around.reporter.report(self)
+            case messages.Remove():
+                around.reporter.remove(self)
+            case messages.Forget():
+                around.forgotten(self)
+            case messages.Launch(container, attempt):
+                self._spawn(self._launch(container, attempt), f"launch {container}/{attempt}")
+            case messages.Watch(container, attempt):
+                self._spawn(self._await_exit(container, attempt), f"watch {container}/{attempt}")
+            case messages.Signal(container, attempt, number):
+                self._spawn(
+                    around.runtime.signal(self._attempt(container, attempt), _SIGNALS[number]), f"signal {number}"
+                )
+            case messages.RunPreStop(container, attempt, until):
+                self._spawn(self._pre_stop(container, attempt, until), f"preStop {container}")
+            case messages.BeginProbes(container, attempt):
+                task = self._spawn(self._probe(container, attempt), f"probes {container}")
+                self._sidework[container, attempt] = task
+
+    def _finish(self) -> None:
+        for task in self._sidework.values():
+            task.cancel()
+        self._sidework.clear()
+        self._around.ended(self)
+
+    def _spawn(self, work: Coroutine[None, None, None], what: str) -> asyncio.Task[None]:
+        return self._around.spawn(work, f"pod {self.key}: {what}")
+
+    def _set_timer(self) -> None:
+        due = lifecycle.next_wake(self.state)
+        if due == self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = due
+        if due is not None:
+            self._timer = self._spawn(self._tick(due), "timer")
+
+    async def _tick(self, due: Instant) -> None:
+        await self._around.clock.sleep(max(0.0, due - self._around.clock.now()))
+        self._timer, self._timer_at = None, None
+        # Never before its time, even where the wall clock was set back meanwhile.
+        self.handle(messages.Tick(Instant(max(due, self._around.clock.now()))))
+
+    # Effects that take time.
+
+    async def _launch(self, name: str, number: int) -> None:
+        clock, runtime = self._around.clock, self._around.runtime
+        try:
+            launch = await self._prepare(name, number)
+            if not launch.argv:
+                now = clock.now()
+                self._exited(name, number, Exit(128, 0, "StartError", _NO_COMMAND, now, now))
+                return
+            found = await runtime.start(launch)
+        except ConfigMissing as error:
+            self._unprepared(name, number, "CreateContainerConfigError", str(error))
+            return
+        except (Unlaunchable, ApiError, OSError) as error:
+            self._unprepared(name, number, "RunContainerError", str(error) or type(error).__name__)
+            return
+        if isinstance(found, Running):
+            self.handle(messages.Started(clock.now(), name, number, found.started_at))
+            await self._await_exit(name, number)
+        else:
+            self._exited(name, number, found)
+
+    async def _await_exit(self, name: str, number: int) -> None:
+        self._exited(name, number, await self._around.runtime.wait(self._attempt(name, number)))
+
+    def _exited(self, name: str, number: int, end: Exit) -> None:
+        task = self._sidework.pop((name, number), None)
+        if task is not None:
+            task.cancel()
+        container = self._container(name)
+        if end.exit_code and not end.message and container.termination_message_policy == "FallbackToLogsOnError":
+            lines = logs.last_lines(
+                self.home / "containers" / name, number, lines=_MESSAGE_LINES, limit_bytes=_MESSAGE_BYTES
+            )
+            end = replace(end, message=b"".join(lines).decode(errors="replace"))
+        self.handle(messages.Exited(self._around.clock.now(), name, number, end))
+
+    def _unprepared(self, name: str, number: int, reason: str, message: str) -> None:
+        _log.info("pod %s: container %s waits: %s: %s", self.key, name, reason, message)
+        self.handle(messages.Unprepared(self._around.clock.now(), name, number, reason, message))
+
+    async def _prepare(self, name: str, number: int) -> Launch:
+        around = self._around
+        container = self._container(name)
+        sources = await around.fetch(self.pod)
+        facts = Facts(self.pod, around.host_ip, around.allocatable)
+        work, temporary = self.home / "work", self.home / "tmp"
+        for directory in (work, temporary):
+            directory.mkdir(parents=True, exist_ok=True)
+        paths = volumes.materialise(self.home / "volumes", facts, sources)
+        volumes.link(container, paths, work)
+        base = {
+            **around.base,
+            "TMPDIR": str(temporary.absolute()),
+            "HOSTNAME": self.pod.spec.hostname or self.key.name,
+            **devices.visibility(self.grant, name),
+            **{volumes.variable(volume): str(path.absolute()) for volume, path in paths.items()},
+        }
+        env = environment.variables(container, facts, sources, base)
+        return Launch(
+            attempt=self._attempt(name, number),
+            name=f"{self.uid}-{name}",
+            argv=environment.command(container, env),
+            env=env,
+            cwd=work / container.working_dir if container.working_dir else work,
+            limits=limits_of(container),
+        )
+
+    async def _pre_stop(self, name: str, number: int, until: Instant) -> None:
+        clock = self._around.clock
+        container = self._container(name)
+        handler = container.lifecycle.pre_stop if container.lifecycle is not None else None
+        seconds = max(0.0, until - clock.now())
+        with contextlib.suppress(TimeoutError, ConfigMissing, ApiError, OSError):
+            async with asyncio.timeout(seconds):
+                if handler is not None and handler.exec is not None:
+                    await self._run_beside(name, number, handler.exec.command, seconds)
+                elif handler is not None and handler.sleep is not None:
+                    await clock.sleep(float(handler.sleep.seconds or 0))
+        self.handle(messages.PreStopEnded(clock.now(), name, number))
+
+    async def _run_beside(self, name: str, number: int, argv: tuple[str, ...], seconds: float) -> bool:
+        runtime = self._around.runtime
+        if not isinstance(runtime, Executes) or not argv:
+            return True
+        launch = await self._prepare(name, number)
+        return (await runtime.execute(launch, argv, seconds)).exit_code == 0
+
+    async def _probe(self, name: str, number: int) -> None:
+        container = self._container(name)
+        found = probes.of(container)
+
+        async def ask(probe: core.Probe) -> bool:
+            async def run(argv: tuple[str, ...], seconds: float) -> bool:
+                return await self._run_beside(name, number, argv, seconds)
+
+            return await probes.ask(probe, container, self._around.host_ip, run)
+
+        async def follow(which: str, probe: core.Probe) -> None:
+            async for verdict in probes.watch(which, probe, ask, self._around.clock):
+                now = self._around.clock.now()
+                self.handle(messages.Probed(now, name, number, verdict.probe, verdict.is_good))
+
+        if (startup := found.pop("startup", None)) is not None:
+            await follow("startup", startup)
+        async with asyncio.TaskGroup() as group:
+            for which, probe in found.items():
+                group.create_task(follow(which, probe), name=f"{which} probe of {self.key}/{name}")
+
+    # What goes out.
+
+    def render(self) -> Document:
+        place = status.Place(self._around.host_ip, self.uid)
+        self._rendered = status.render(self.pod, self.state, place, self._rendered, self._around.clock.now())
+        return self._rendered
+
+    def _attempt(self, name: str, number: int) -> Attempt:
+        return Attempt(self.home / "containers" / name, number)
+
+    def _container(self, name: str) -> core.Container:
+        spec = self.pod.spec
+        return next(c for c in (*spec.init_containers, *spec.containers) if c.name == name)
+
+
+def plan_of(pod: core.Pod) -> Plan:
+    spec = pod.spec
+    inits = [
+        _container_plan(c, Role.SIDECAR if c.restart_policy == "Always" else Role.INIT) for c in spec.init_containers
+    ]
+    mains = [_container_plan(c, Role.MAIN) for c in spec.containers]
+    grace = spec.termination_grace_period_seconds
+    return Plan(
+        containers=(*inits, *mains),
+        restart_policy=spec.restart_policy or "Always",
+        deadline_seconds=spec.active_deadline_seconds,
+        grace_seconds=30.0 if grace is None else float(grace),
+    )
+
+
+def _container_plan(container: core.Container, role: Role) -> ContainerPlan:
+    return ContainerPlan(
+        name=container.name,
+        role=role,
+        has_startup=container.startup_probe is not None,
+        has_readiness=container.readiness_probe is not None,
+        has_liveness=container.liveness_probe is not None,
+        has_pre_stop=container.lifecycle is not None and container.lifecycle.pre_stop is not None,
+    )
+
+
+def limits_of(container: core.Container) -> Limits:
+    listed = container.resources.limits if container.resources is not None else None
+    if not listed:
+        return NO_LIMITS
+    memory, cpu = listed.get("memory"), listed.get("cpu")
+    return Limits(
+        memory_bytes=quantity.parse(memory).units if memory is not None else None,
+        cpu_milli=quantity.parse(cpu).milli if cpu is not None else None,
+    )
+
+
+def started_attempts(directory: Path) -> list[int]:
+    """Numbers of the attempts that were ever started in a container's directory, in order."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []
+    suffix = ".state.json"
+    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+def saved_object(home: Path) -> Object | None:
+    """The pod whose directory this is, as it was last seen; None where it cannot be known."""
+    try:
+        return Object(core.POD, (home / "pod.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def saved_gpus(home: Path) -> dict[str, tuple[int, ...]]:
+    try:
+        found = json.loads((home / "devices.json").read_bytes())
+        return {str(name): tuple(int(index) for index in held) for name, held in found["gpus"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def erase(home: Path) -> None:
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def _grace_of(found: Object) -> float:
+    asked = found.meta.deletion_grace_period_seconds
+    if asked is not None:
+        return float(asked)
+    grace = found.read(core.Pod).spec.termination_grace_period_seconds
+    return 30.0 if grace is None else float(grace)
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)

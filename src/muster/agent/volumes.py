@@ -1,0 +1,207 @@
+"""Volumes of a pod as directories below the pod's own.
+
+Host processes share the machine's file system: there is no mount namespace in which a volume could appear at its
+mountPath. Each volume is therefore named by the variable `MUSTER_VOLUME_<NAME>` (upper case, `_` for what a variable
+may not hold), and a *relative* mountPath is linked below the container's working directory. hostPath is the path
+itself. ConfigMaps and Secrets are written when a container starts, not while it runs.
+"""
+
+import base64
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from muster.agent.environment import ConfigMissing, Facts, Sources, field_value, resource_value
+from muster.api import core
+
+_UNFIT = re.compile(r"[^A-Z0-9_]")
+_DEFAULT_MODE = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of a volume; `path` is relative to it."""
+
+    path: str
+    content: bytes
+    mode: int
+
+
+def references(spec: core.PodSpec) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the ConfigMaps and of the Secrets that volumes show."""
+    maps: set[str] = set()
+    secrets: set[str] = set()
+    for volume in spec.volumes:
+        if volume.config_map is not None:
+            maps.add(volume.config_map.name)
+        if volume.secret is not None:
+            secrets.add(volume.secret.secret_name)
+        for source in volume.projected.sources if volume.projected is not None else ():
+            if source.config_map is not None:
+                maps.add(source.config_map.name)
+            if source.secret is not None:
+                secrets.add(source.secret.name)
+    return frozenset(maps), frozenset(secrets)
+
+
+def variable(name: str) -> str:
+    return f"MUSTER_VOLUME_{_UNFIT.sub('_', name.upper())}"
+
+
+def materialise(directory: Path, facts: Facts, sources: Sources) -> dict[str, Path]:
+    """Make the pod's volumes below `directory`: volume to path. Raises ConfigMissing."""
+    made: dict[str, Path] = {}
+    for volume in facts.pod.spec.volumes:
+        path = directory / volume.name
+        if volume.host_path is not None:
+            made[volume.name] = _host_path(volume.name, volume.host_path)
+            continue
+        files = _files(volume, facts, sources)
+        path.mkdir(parents=True, exist_ok=True)
+        if files is not None:
+            _write(path, list(files))
+        made[volume.name] = path
+    return made
+
+
+def link(container: core.Container, paths: Mapping[str, Path], root: Path) -> None:
+    """Show mounts with a relative mountPath below `root`. Raises ConfigMissing."""
+    for mount in container.volume_mounts:
+        if mount.name not in paths:
+            raise ConfigMissing(f'volumeMounts: the pod has no volume "{mount.name}"')
+        if PurePosixPath(mount.mount_path).is_absolute():
+            continue
+        place = _inside(root, mount.mount_path)
+        target = _inside(paths[mount.name], mount.sub_path) if mount.sub_path else paths[mount.name]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.is_symlink():
+            place.unlink()
+        if place.exists():
+            raise ConfigMissing(f'volumeMounts: "{mount.mount_path}" already exists in the working directory')
+        place.symlink_to(os.path.relpath(target, place.parent))
+
+
+def _files(volume: core.Volume, facts: Facts, sources: Sources) -> Iterator[File] | None:
+    """What the volume holds; None where it starts empty and belongs to the pod."""
+    if volume.config_map is not None:
+        map_source = volume.config_map
+        data = _find("configmap", map_source.name, sources.config_maps, map_source.optional)
+        return _picked(data, map_source.items, map_source.default_mode, map_source.optional)
+    if volume.secret is not None:
+        secret = volume.secret
+        data = _find("secret", secret.secret_name, sources.secrets, secret.optional)
+        return _picked(data, secret.items, secret.default_mode, secret.optional)
+    if volume.downward_api is not None:
+        return _downward(volume.downward_api.items, volume.downward_api.default_mode, facts)
+    if volume.projected is not None:
+        return _projected(volume.projected, facts, sources)
+    if volume.empty_dir is not None:
+        return None
+    raise ConfigMissing(
+        f'volume "{volume.name}": host-process nodes know only emptyDir, hostPath, configMap, secret, downwardAPI '
+        "and projected volumes"
+    )
+
+
+def _projected(source: core.ProjectedVolumeSource, facts: Facts, sources: Sources) -> Iterator[File]:
+    for part in source.sources:
+        if part.config_map is not None:
+            data = _find("configmap", part.config_map.name, sources.config_maps, part.config_map.optional)
+            yield from _picked(data, part.config_map.items, source.default_mode, part.config_map.optional)
+        elif part.secret is not None:
+            data = _find("secret", part.secret.name, sources.secrets, part.secret.optional)
+            yield from _picked(data, part.secret.items, source.default_mode, part.secret.optional)
+        elif part.downward_api is not None:
+            yield from _downward(part.downward_api.items, source.default_mode, facts)
+        else:
+            raise ConfigMissing("projected volume: host-process nodes know configMap, secret and downwardAPI sources")
+
+
+def _find(kind: str, name: str, found: Mapping[str, Mapping[str, bytes]], optional: bool | None) -> Mapping[str, bytes]:
+    data = found.get(name)
+    if data is None and not optional:
+        raise ConfigMissing(f'{kind} "{name}" not found')
+    return data or {}
+
+
+def _picked(
+    data: Mapping[str, bytes], items: Iterable[core.KeyToPath], default_mode: int | None, optional: bool | None
+) -> Iterator[File]:
+    mode = _DEFAULT_MODE if default_mode is None else default_mode
+    chosen = tuple(items)
+    if not chosen:
+        for key, content in data.items():
+            yield File(key, content, mode)
+    for item in chosen:
+        if item.key in data:
+            yield File(item.path, data[item.key], mode if item.mode is None else item.mode)
+        elif not optional:
+            raise ConfigMissing(f"references non-existent key: {item.key}")
+
+
+def _downward(items: Iterable[core.DownwardAPIVolumeFile], default_mode: int | None, facts: Facts) -> Iterator[File]:
+    for item in items:
+        mode = item.mode if item.mode is not None else _DEFAULT_MODE if default_mode is None else default_mode
+        if item.field_ref is not None:
+            yield File(item.path, field_value(item.field_ref.field_path, facts).encode(), mode)
+        elif item.resource_field_ref is not None:
+            named = [c for c in facts.pod.spec.containers if c.name == item.resource_field_ref.container_name]
+            if not named:
+                raise ConfigMissing(f"downwardAPI {item.path}: resourceFieldRef.containerName names no container")
+            yield File(item.path, resource_value(item.resource_field_ref, named[0], facts).encode(), mode)
+
+
+def _write(root: Path, files: Iterable[File]) -> None:
+    for file in files:
+        path = _inside(root, file.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        temporary = path.with_name(f".{path.name}.new")
+        # Its final mode from the first byte on: a secret must not be readable for a moment.
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as out:
+            out.write(file.content)
+            os.fchmod(out.fileno(), file.mode & 0o777)
+        os.replace(temporary, path)
+
+
+def _inside(root: Path, relative: str) -> Path:
+    parts = PurePosixPath(relative)
+    if parts.is_absolute() or ".." in parts.parts or not parts.parts:
+        raise ConfigMissing(f'path "{relative}" must be relative and stay inside its volume')
+    return root / parts
+
+
+def _host_path(name: str, source: core.HostPathVolumeSource) -> Path:
+    path = Path(source.path)
+    kind = source.type or ""
+    if kind == "DirectoryOrCreate":
+        path.mkdir(parents=True, exist_ok=True)
+    elif kind == "FileOrCreate" and not path.exists():
+        path.touch()
+    checks = {"Directory": path.is_dir, "DirectoryOrCreate": path.is_dir, "File": path.is_file}
+    checks |= {"FileOrCreate": path.is_file, "Socket": path.is_socket, "CharDevice": path.is_char_device}
+    check = checks.get(kind, lambda: True)
+    if not check():
+        raise ConfigMissing(f'volume "{name}": hostPath type check failed: {path} is not a {kind}')
+    return path
+
+
+def config_map_data(found: core.ConfigMap) -> dict[str, bytes]:
+    text = {key: value.encode() for key, value in (found.data or {}).items()}
+    return text | {key: _unbase64(value) for key, value in (found.binary_data or {}).items()}
+
+
+def secret_data(found: core.Secret) -> dict[str, bytes]:
+    return {key: _unbase64(value) for key, value in (found.data or {}).items()}
+
+
+def _unbase64(value: str | bytes) -> bytes:
+    try:
+        return base64.b64decode(value)
+    except ValueError:
+        return b""
