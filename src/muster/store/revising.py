@@ -251,6 +251,7 @@ def _limit_to(subresource: str, kind: Kind, old: Document, new: Document) -> Doc
     """Only the part that the endpoint may change: the status, or everything but the status."""
     if subresource == "status":
         limited = raw.copy(old)
+        limited["metadata"]["uid"] = raw.dig(new, "metadata", "uid")  # a precondition where the caller names it
         limited["metadata"]["managedFields"] = raw.dig(new, "metadata", "managedFields")
         _set_or_drop(limited["metadata"], "managedFields", limited["metadata"]["managedFields"])
         _set_or_drop(limited, "status", new.get("status"))
