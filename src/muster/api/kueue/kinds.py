@@ -1,10 +1,19 @@
 """The kueue.x-k8s.io kinds as the platform stores and serves them: v1beta2 stored, v1beta1 by conversion."""
 
-from muster.api.kinds import Conversion, Kind
-from muster.api.kueue import queue_views, workload_views
+from muster.api.kinds import Kind
+from muster.api.kueue import (
+    conversion,
+    defaults,
+    flavor_validation,
+    queue_validation,
+    queue_views,
+    workload_updates,
+    workload_validation,
+    workload_views,
+)
 
-GROUP = "kueue.x-k8s.io"
-VERSION = "v1beta2"
+GROUP = conversion.GROUP
+VERSION = conversion.STORED
 
 RESOURCE_FLAVOR = Kind(
     group=GROUP,
@@ -15,7 +24,10 @@ RESOURCE_FLAVOR = Kind(
     namespaced=False,
     short_names=("flavor", "flavors", "rf"),
     subresources=frozenset(),
-    conversions=(Conversion("v1beta1"),),
+    default=defaults.default_nothing,
+    validate=flavor_validation.validate_resource_flavor,
+    validate_update=flavor_validation.validate_resource_flavor_update,
+    conversions=(conversion.v1beta1(),),
 )
 
 CLUSTER_QUEUE = Kind(
@@ -26,7 +38,10 @@ CLUSTER_QUEUE = Kind(
     view=queue_views.ClusterQueue,
     namespaced=False,
     short_names=("cq",),
-    conversions=(Conversion("v1beta1"),),
+    default=defaults.default_cluster_queue,
+    validate=queue_validation.validate_cluster_queue,
+    validate_update=queue_validation.validate_cluster_queue_update,
+    conversions=(conversion.v1beta1(conversion.cluster_queue_to_v1beta2, conversion.cluster_queue_to_v1beta1),),
 )
 
 LOCAL_QUEUE = Kind(
@@ -36,7 +51,10 @@ LOCAL_QUEUE = Kind(
     plural="localqueues",
     view=queue_views.LocalQueue,
     short_names=("queue", "queues", "lq"),
-    conversions=(Conversion("v1beta1"),),
+    default=defaults.default_local_queue,
+    validate=queue_validation.validate_local_queue,
+    validate_update=queue_validation.validate_local_queue_update,
+    conversions=(conversion.v1beta1(conversion.local_queue_to_v1beta2, conversion.local_queue_to_v1beta1),),
 )
 
 COHORT = Kind(
@@ -46,7 +64,9 @@ COHORT = Kind(
     plural="cohorts",
     view=queue_views.Cohort,
     namespaced=False,
-    conversions=(Conversion("v1beta1"),),
+    default=defaults.default_cohort,
+    validate=queue_validation.validate_cohort,
+    conversions=(conversion.v1beta1(conversion.cohort_to_v1beta2),),
 )
 
 WORKLOAD = Kind(
@@ -56,7 +76,10 @@ WORKLOAD = Kind(
     plural="workloads",
     view=workload_views.Workload,
     short_names=("wl",),
-    conversions=(Conversion("v1beta1"),),
+    default=defaults.default_workload,
+    validate=workload_validation.validate_workload,
+    validate_update=workload_updates.validate_workload_update,
+    conversions=(conversion.v1beta1(conversion.workload_to_v1beta2, conversion.workload_to_v1beta1),),
 )
 
 WORKLOAD_PRIORITY_CLASS = Kind(
@@ -67,7 +90,9 @@ WORKLOAD_PRIORITY_CLASS = Kind(
     view=queue_views.WorkloadPriorityClass,
     namespaced=False,
     subresources=frozenset(),
-    conversions=(Conversion("v1beta1"),),
+    default=defaults.default_nothing,
+    validate=flavor_validation.validate_workload_priority_class,
+    conversions=(conversion.v1beta1(),),
 )
 
 ADMISSION_CHECK = Kind(
@@ -77,7 +102,10 @@ ADMISSION_CHECK = Kind(
     plural="admissionchecks",
     view=queue_views.AdmissionCheck,
     namespaced=False,
-    conversions=(Conversion("v1beta1"),),
+    default=defaults.default_nothing,
+    validate=flavor_validation.validate_admission_check,
+    validate_update=flavor_validation.validate_admission_check_update,
+    conversions=(conversion.v1beta1(conversion.admission_check_to_v1beta2),),
 )
 
 TOPOLOGY = Kind(
@@ -88,7 +116,10 @@ TOPOLOGY = Kind(
     view=queue_views.Topology,
     namespaced=False,
     subresources=frozenset(),
-    conversions=(Conversion("v1beta1"),),
+    default=defaults.default_nothing,
+    validate=flavor_validation.validate_topology,
+    validate_update=flavor_validation.validate_topology_update,
+    conversions=(conversion.v1beta1(),),
 )
 
 KINDS: tuple[Kind, ...] = (
