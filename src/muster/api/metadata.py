@@ -47,7 +47,7 @@ def _metadata(namespaced: bool, meta: ObjectMeta, name_rule: NameRule, path: str
 
 def _prefix(path: str, text: str, name_rule: NameRule) -> Iterator[FieldError]:
     # A prefix may end with a dash, which the generated suffix makes good.
-    yield from name_rule(path, text[:-1] + "a" if text.endswith("-") else text)
+    yield from name_rule(path, text[:-1] + "a" if len(text) > 1 and text.endswith("-") else text)
 
 
 def _owners(path: str, owners: tuple[OwnerReference, ...]) -> Iterator[FieldError]:
