@@ -106,7 +106,7 @@ class PodWorker:
         self.object = found
         now = self._around.clock.now()
         grace = _grace_of(found)
-        if raw.dig(found.document(), "status", "phase") in ("Succeeded", "Failed") and not self.state.is_over:
+        if is_finished(found) and not self.state.is_over:
             # Somebody else ended it (the node was taken for lost): what still runs must not be.
             self.handle(messages.Abandoned(now, grace))
         elif found.is_terminating:
@@ -216,6 +216,10 @@ class PodWorker:
         except (Unlaunchable, ApiError, OSError) as error:
             self._unprepared(name, number, "RunContainerError", str(error) or type(error).__name__)
             return
+        except Exception as error:  # a runtime is a plugin: whatever it does, the effect ends in an event
+            _log.exception("pod %s: container %s could not be launched", self.key, name)
+            self._unprepared(name, number, "RunContainerError", f"{type(error).__name__}: {error}")
+            return
         if isinstance(found, Running):
             self.handle(messages.Started(clock.now(), name, number, found.started_at))
             await self._await_exit(name, number)
@@ -223,7 +227,13 @@ class PodWorker:
             self._exited(name, number, found)
 
     async def _await_exit(self, name: str, number: int) -> None:
-        self._exited(name, number, await self._around.runtime.wait(self._attempt(name, number)))
+        try:
+            end = await self._around.runtime.wait(self._attempt(name, number))
+        except Exception as error:  # as above
+            _log.exception("pod %s: how container %s ended is not known", self.key, name)
+            now = self._around.clock.now()
+            end = Exit(137, 0, "ContainerStatusUnknown", f"{type(error).__name__}: {error}", now, now)
+        self._exited(name, number, end)
 
     def _exited(self, name: str, number: int, end: Exit) -> None:
         task = self._sidework.pop((name, number), None)
@@ -322,6 +332,10 @@ class PodWorker:
     def _container(self, name: str) -> core.Container:
         spec = self.pod.spec
         return next(c for c in (*spec.init_containers, *spec.containers) if c.name == name)
+
+
+def is_finished(found: Object) -> bool:
+    return found.read(core.Pod).status.phase in ("Succeeded", "Failed")
 
 
 def plan_of(pod: core.Pod) -> Plan:

@@ -1,0 +1,311 @@
+"""The agent: joins a machine (or a share of one) as a Node and runs the pods that are bound to it.
+
+It meets the rest of the platform only through the store. Being stopped leaves its pods running, and the next agent with
+the same directory takes them up again; `drain` ends them.
+"""
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster.agent import environment, logs, messages, pods, registration, volumes
+from muster.agent.devices import Ledger, Machine
+from muster.agent.environment import Sources
+from muster.agent.logs import LogOptions
+from muster.agent.pods import PodWorker, Surroundings
+from muster.agent.registration import Identity, Registration
+from muster.agent.reporting import Reporter
+from muster.agent.runtime import Runtime
+from muster.api import core, errors
+from muster.api.errors import ApiError
+from muster.api.kinds import Kind
+from muster.api.objects import Key, Object
+from muster.api.selectors import FieldSelector, parse_fields
+from muster.cluster import needs_of
+from muster.runtime.clock import Clock
+from muster.runtime.informers import Informer
+from muster.store.protocol import Change, Event, Selection, Store
+
+_log = logging.getLogger(__name__)
+_RETRY_SECONDS = 1.0
+_SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """`directory` holds everything of this node. `machine` is what it offers: see `devices.discover` and `share`."""
+
+    name: str
+    directory: Path
+    machine: Machine
+    labels: Mapping[str, str] = field(default_factory=dict)  # topology and whatever else
+    address: str | None = None  # None: the one this machine speaks from
+    port: int = 0  # where `agent.endpoint` serves logs; 0 where they are read in process
+    base: Mapping[str, str] | None = None  # environment for all pods; None: a few variables of the agent's own
+
+
+class Agent:
+    def __init__(
+        self, store: Store, *, runtime: Runtime, clock: Clock, entropy: random.Random, config: NodeConfig
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._config = config
+        self._home = config.directory / "pods"
+        self._workers: dict[str, PodWorker] = {}
+        self._starting: set[str] = set()
+        self._waiting: dict[str, PodWorker] = {}  # admitted once pods that are ending have let go, in order of arrival
+        self._ledger = Ledger(config.machine)
+        self._reporter = Reporter(store, clock)
+        self._tasks: asyncio.TaskGroup | None = None
+        self._changed = asyncio.Event()
+        self._is_draining = False
+        address = config.address or registration.own_address()
+        identity = Identity(config.name, address, config.machine, config.directory, config.labels, config.port)
+        self._registration = Registration(store, identity, clock=clock, entropy=entropy)
+        self._informer = Informer(store, Selection(core.POD, fields=_on_node(config.name)), clock=clock)
+        self._informer.on_event(self._heard)
+        self._around = Surroundings(
+            runtime=runtime,
+            clock=clock,
+            reporter=self._reporter,
+            host_ip=address,
+            base=_own_environment() if config.base is None else config.base,
+            allocatable=config.machine.amounts(),
+            fetch=self._fetch,
+            spawn=self._spawn,
+            ended=self._ended,
+            forgotten=self._forgotten,
+        )
+
+    async def run(self) -> None:
+        """Until cancelled. Pods run on."""
+        self._home.mkdir(parents=True, exist_ok=True)
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            tasks.create_task(self._stay_registered(), name="node registration")
+            tasks.create_task(self._reporter.run(), name="pod statuses")
+            tasks.create_task(self._informer.run(), name="pods of this node")
+            tasks.create_task(self._sweep(), name="directories of pods that are gone")
+
+    async def drain(self) -> None:
+        """End all pods of this node and refuse new ones. Returns when nothing runs and the store knows. Needs `run`."""
+        self._is_draining = True
+        for worker in list(self._workers.values()):
+            self._evict(worker)
+        while self._starting or any(not worker.state.is_over for worker in self._workers.values()):
+            self._changed.clear()
+            await self._changed.wait()
+        await self._reporter.flushed()
+
+    def _evict(self, worker: PodWorker) -> None:
+        grace = worker.state.plan.grace_seconds
+        worker.handle(messages.Evicted(self._clock.now(), grace, "Terminated", _SHUTDOWN))
+
+    def open_logs(
+        self, namespace: str, name: str, uid: str, container: str, options: LogOptions
+    ) -> AsyncIterator[bytes]:
+        """A container's output. Raises NotFound or BadRequest."""
+        home = self._home / uid
+        found = pods.saved_object(home) if _is_plain(uid) else None
+        if found is None or found.key != Key(namespace, name) or found.uid != uid:
+            raise errors.NotFound(f'pods "{name}" not found on node {self._config.name}', kind="pods", name=name)
+        spec = found.read(core.Pod).spec
+        if container not in {c.name for c in (*spec.init_containers, *spec.containers)}:
+            raise errors.BadRequest(f"container {container} is not valid for pod {name}")
+        try:
+            return logs.read(home, container, options, self._clock)
+        except errors.BadRequest as error:
+            raise errors.BadRequest(f'pod "{name}": {error.message}') from error
+
+    def story(self, uid: str) -> str:
+        """The latest events of a pod and what was done about each, for a person to read."""
+        worker = self._workers.get(uid)
+        return "\n".join(f"{event} -> {list(effects)}" for event, effects in worker.story()) if worker else ""
+
+    # The node.
+
+    async def _stay_registered(self) -> None:
+        while True:
+            try:
+                await self._registration.keep()
+            except (ApiError, OSError) as error:
+                _log.warning("node %s could not be kept registered: %s", self._config.name, error)
+                await self._clock.sleep(_RETRY_SECONDS)
+                continue
+            await self._clock.sleep(self._registration.pause())
+
+    # Pods that come, change and go.
+
+    def _heard(self, event: Event) -> None:
+        try:
+            self._take(event)
+        except Exception:
+            # One pod's trouble must not deafen the agent to all others.
+            _log.exception("%s of %s was not taken", event.change, event.object)
+
+    def _take(self, event: Event) -> None:
+        found = event.object
+        if found is None:
+            return
+        worker = self._workers.get(found.uid)
+        if event.change is Change.DELETED:
+            if worker is not None:
+                worker.object = found
+                worker.disowned()
+            elif found.uid not in self._starting:
+                self._erase(found.uid)
+        elif worker is not None:
+            worker.changed(found)
+        elif found.uid not in self._starting:
+            self._welcome(found)
+
+    def _welcome(self, found: Object) -> None:
+        """A pod that this agent process has not seen before."""
+        home = self._home / found.uid
+        if home.exists():
+            self._starting.add(found.uid)
+            self._spawn(self._take_up(found, home), f"adoption of pod {found.key}")
+        elif not pods.is_finished(found):
+            worker = PodWorker(found, home, self._around)
+            self._workers[found.uid] = worker
+            self._admit(worker)
+
+    async def _take_up(self, found: Object, home: Path) -> None:
+        """Go on with a pod that an earlier agent process had, or end what is left of it."""
+        try:
+            worker = PodWorker(found, home, self._around)
+            await worker.adopt()
+        finally:
+            self._starting.discard(found.uid)
+            self._changed.set()
+        # It may have changed, or gone, while we looked.
+        latest = self._informer.get(found.key)
+        is_gone = latest is None or latest.uid != found.uid
+        worker.object = found if latest is None or is_gone else latest
+        if pods.is_finished(found) and not any(c.is_alive for c in worker.state.containers):
+            if is_gone:
+                self._erase(found.uid)
+            return
+        self._workers[found.uid] = worker
+        if is_gone:
+            worker.disowned()
+        elif any(c.attempt >= 0 for c in worker.state.containers):
+            worker.grant = self._ledger.restore(found.uid, needs_of(worker.pod.spec), pods.saved_gpus(home))
+            worker.admit()
+            if self._is_draining:
+                self._evict(worker)
+        else:
+            self._admit(worker)
+
+    def _admit(self, worker: PodWorker) -> None:
+        """Let the pod begin if there is room; refuse it if there will not be; else wait for pods that are ending."""
+        now = self._clock.now()
+        if worker.object.is_terminating:
+            worker.changed(worker.object)
+            return
+        if self._is_draining:
+            worker.handle(messages.Refused(now, "NodeShutdown", "Pod was rejected as the node is shutting down."))
+            return
+        needs = needs_of(worker.pod.spec)
+        if self._ledger.shortage(needs) is None:
+            worker.grant = self._ledger.grant(worker.uid, needs, worker.pod.spec)
+            try:
+                worker.save()
+            except OSError as error:
+                worker.handle(messages.Refused(now, "UnexpectedAdmissionError", f"its directory: {error}"))
+            else:
+                worker.admit()
+            return
+        ending = [uid for uid, other in self._workers.items() if other.is_stopping]
+        shortage = self._ledger.shortage(needs, besides=ending)
+        if shortage is not None:
+            worker.handle(messages.Refused(now, shortage.reason, shortage.message))
+        else:
+            self._waiting[worker.uid] = worker
+
+    def _ended(self, worker: PodWorker) -> None:
+        """Nothing of the pod runs: what it held is free before the store hears of it."""
+        self._waiting.pop(worker.uid, None)
+        self._changed.set()
+        if self._ledger.release(worker.uid):
+            waiting, self._waiting = self._waiting, {}
+            for other in waiting.values():
+                self._admit(other)
+
+    def _forgotten(self, worker: PodWorker) -> None:
+        self._reporter.forget(worker.uid)
+        current = self._informer.get(worker.key)
+        if current is None or current.uid != worker.uid:
+            self._workers.pop(worker.uid, None)
+            self._erase(worker.uid)
+
+    def _erase(self, uid: str) -> None:
+        home = self._home / uid
+        if _is_plain(uid) and home.exists():
+            self._spawn(asyncio.to_thread(pods.erase, home), f"removal of {home.name}")
+
+    async def _sweep(self) -> None:
+        """Once, when the first list is in: directories whose pods are gone. What still runs there is ended first."""
+        await self._informer.synced()
+        known = {found.uid for found in self._informer.items()}
+        for home in sorted(self._home.iterdir()):
+            if home.name in known or home.name in self._starting or home.name in self._workers:
+                continue
+            found = pods.saved_object(home)
+            if found is None or found.uid != home.name:
+                await asyncio.to_thread(pods.erase, home)
+                continue
+            self._starting.add(found.uid)
+            await self._take_up(found, home)
+
+    async def _fetch(self, pod: core.Pod) -> Sources:
+        """The ConfigMaps and Secrets that a pod refers to, as far as they exist."""
+        from_env, from_volumes = environment.references(pod.spec), volumes.references(pod.spec)
+        maps: dict[str, Mapping[str, bytes]] = {}
+        secrets: dict[str, Mapping[str, bytes]] = {}
+        namespace = pod.metadata.namespace
+        for name in from_env[0] | from_volumes[0]:
+            found = await self._get(core.CONFIG_MAP, Key(namespace, name))
+            if found is not None:
+                maps[name] = volumes.config_map_data(found.read(core.ConfigMap))
+        for name in from_env[1] | from_volumes[1]:
+            found = await self._get(core.SECRET, Key(namespace, name))
+            if found is not None:
+                secrets[name] = volumes.secret_data(found.read(core.Secret))
+        return Sources(maps, secrets)
+
+    async def _get(self, kind: Kind, key: Key) -> Object | None:
+        try:
+            return await self._store.get(kind, key)
+        except errors.NotFound:
+            return None
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        assert self._tasks is not None, "the agent is not running"
+        return self._tasks.create_task(_guarded(work, name), name=name)
+
+
+async def _guarded(work: Coroutine[None, None, None], name: str) -> None:
+    """One pod's trouble must not end the agent, which would leave all others without one."""
+    try:
+        await work
+    except Exception:
+        _log.exception("%s failed", name)
+
+
+def _on_node(name: str) -> FieldSelector:
+    return parse_fields(f"spec.nodeName={name}", core.POD)
+
+
+def _own_environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in environment.INHERITED if name in os.environ}
+
+
+def _is_plain(uid: str) -> bool:
+    """Whether this is the name of a directory and nothing else: it may come from a request."""
+    return bool(uid) and uid not in (".", "..") and "/" not in uid and "\0" not in uid
