@@ -6,7 +6,6 @@ Validation of a kind is `validate(view) -> list[FieldError]`: collect everything
 import re
 from collections.abc import Collection, Iterator, Mapping, Sized
 
-from muster.api import quantity
 from muster.api.errors import FieldError
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -171,24 +170,3 @@ def unique(path: str, values: Collection[str], field: str = "") -> Iterator[Fiel
 def at_most(path: str, items: Sized, limit: int) -> Iterator[FieldError]:
     if len(items) > limit:
         yield too_many(path, len(items), limit)
-
-
-def amount(path: str, value: str | int | float | None) -> Iterator[FieldError]:
-    """A quantity that is at least zero. An absent value is fine."""
-    if value is None:
-        return
-    try:
-        found = quantity.parse(value)
-    except quantity.BadQuantity as error:
-        yield invalid(path, value, str(error))
-        return
-    if found.nano < 0:
-        yield invalid(path, value, "must be greater than or equal to 0")
-
-
-def amounts(path: str, mapping: Mapping[str, str | int | float] | None) -> Iterator[FieldError]:
-    """Quantities by resource name; each at least zero."""
-    for name, value in (mapping or {}).items():
-        if not is_qualified_name(name):
-            yield invalid(path, name, QUALIFIED_NAME_RULE)
-        yield from amount(f"{path}.{name}", value)

@@ -105,24 +105,6 @@ def test_immutable_shows_the_new_value() -> None:
     assert str(error) == 'p: Invalid value: "b": field is immutable'
 
 
-@pytest.mark.parametrize("value", [None, 0, "0", "500m", "1.5Gi", 2.5, "1e3"])
-def test_amounts_of_at_least_zero(value: str | int | float | None) -> None:
-    assert not list(fields.amount("p", value))
-
-
-@pytest.mark.parametrize("value", ["-1Gi", -1, "1e999", "lots", "", "1 Gi", "NaN", float("inf")])
-def test_amounts_that_are_none_or_below_zero(value: str | float) -> None:
-    (error,) = fields.amount("spec.cpu", value)
-    assert error.path == "spec.cpu"
-    assert error.reason == "FieldValueInvalid"
-
-
-def test_amounts_name_the_resource() -> None:
-    found = list(fields.amounts("spec.capability", {"cpu": "1", "memory": "x", "nvidia.com/gpu": -1, "a b": "1"}))
-    assert [e.path for e in found] == ["spec.capability.memory", "spec.capability.nvidia.com/gpu", "spec.capability"]
-    assert not list(fields.amounts("spec.capability", None))
-
-
 def test_at_most() -> None:
     assert not list(fields.at_most("p", [1, 2], 2))
     (error,) = fields.at_most("p", [1, 2, 3], 2)

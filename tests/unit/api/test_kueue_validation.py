@@ -64,13 +64,13 @@ CASES: list[tuple[Kind, str, JSON, list[str]]] = [
         kueue.RESOURCE_FLAVOR,
         "spec/tolerations/0",
         {"value": "!", "tolerationSeconds": 1},
-        ["spec.tolerations[0].operator", "spec.tolerations[0].effect", "spec.tolerations[0].value"],
+        ["spec.tolerations[0].operator", "spec.tolerations[0].effect", "spec.tolerations[0].operator"],
     ),
     (
         kueue.RESOURCE_FLAVOR,
         "spec/tolerations/0",
         {"operator": "Exists", "value": "x", "effect": "Odd"},
-        ["spec.tolerations[0].value: Invalid", "spec.tolerations[0].effect: Unsupported"],
+        ["value must be empty", "spec.tolerations[0].effect: Unsupported"],
     ),
     (kueue.RESOURCE_FLAVOR, "spec/topologyName", "Not_A_Name", ["spec.topologyName"]),
     (

@@ -10,7 +10,6 @@ MAX_FLAVOR_ITEMS = 8
 MAX_LEVELS = 16
 MAX_DESCRIPTION = 2048
 HOSTNAME_LABEL = "kubernetes.io/hostname"
-TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def validate_resource_flavor(flavor: ResourceFlavor) -> list[FieldError]:
@@ -23,51 +22,15 @@ def _resource_flavor(flavor: ResourceFlavor) -> Iterator[FieldError]:
     yield from fields.at_most("spec.nodeLabels", node_labels, MAX_FLAVOR_ITEMS)
     yield from fields.labels("spec.nodeLabels", node_labels)
     yield from fields.at_most("spec.nodeTaints", spec.node_taints, MAX_FLAVOR_ITEMS)
-    yield from _taints("spec.nodeTaints", spec.node_taints)
+    yield from core.validate_taints("spec.nodeTaints", spec.node_taints)
     yield from fields.at_most("spec.tolerations", spec.tolerations, MAX_FLAVOR_ITEMS)
-    for index, toleration in enumerate(spec.tolerations):
-        yield from validate_toleration(f"spec.tolerations[{index}]", toleration)
+    yield from core.validate_tolerations("spec.tolerations", spec.tolerations)
     if spec.topology_name:
         yield from fields.dns_subdomain("spec.topologyName", spec.topology_name)
         if not node_labels:
             yield fields.required(
                 "spec.nodeLabels", "Required value: at least one nodeLabel is required when topology is set"
             )
-
-
-def _taints(path: str, taints: tuple[core.Taint, ...]) -> Iterator[FieldError]:
-    seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate(taints):
-        at = f"{path}[{index}]"
-        yield from fields.qualified_name(f"{at}.key", taint.key)
-        if not fields.is_label_value(taint.value or ""):
-            yield fields.invalid(f"{at}.value", taint.value, fields.LABEL_VALUE_RULE)
-        if taint.effect not in TAINT_EFFECTS:
-            yield fields.unsupported(f"{at}.effect", taint.effect, TAINT_EFFECTS)
-        if (taint.key, taint.effect) in seen:
-            yield fields.duplicate(at, f"{taint.key}:{taint.effect}")
-        seen.add((taint.key, taint.effect))
-
-
-def validate_toleration(path: str, toleration: core.Toleration) -> Iterator[FieldError]:
-    operator = toleration.operator or "Equal"
-    if toleration.key:
-        yield from fields.qualified_name(f"{path}.key", toleration.key)
-    elif operator != "Exists":
-        yield fields.invalid(
-            f"{path}.operator", operator, "operator must be Exists when `key` is empty, which means 'match all'"
-        )
-    if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
-        yield fields.invalid(
-            f"{path}.effect", toleration.effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        )
-    yield from fields.one_of(f"{path}.operator", operator, ("Equal", "Exists"))
-    if operator == "Exists" and toleration.value:
-        yield fields.invalid(f"{path}.value", toleration.value, "value must be empty when `operator` is 'Exists'")
-    elif not fields.is_label_value(toleration.value or ""):
-        yield fields.invalid(f"{path}.value", toleration.value, fields.LABEL_VALUE_RULE)
-    if toleration.effect:
-        yield from fields.one_of(f"{path}.effect", toleration.effect, TAINT_EFFECTS)
 
 
 def validate_resource_flavor_update(old: ResourceFlavor, new: ResourceFlavor) -> list[FieldError]:

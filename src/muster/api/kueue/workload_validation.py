@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from muster.api import conditions, core, fields
 from muster.api.errors import FieldError
 from muster.api.kueue.assignment_validation import validate_admission
-from muster.api.kueue.flavor_validation import validate_toleration
 from muster.api.kueue.workload_views import (
     AdmissionCheckState,
     PodSet,
@@ -121,7 +120,7 @@ def _pod_resources(path: str, spec: core.PodSpec) -> Iterator[FieldError]:
 
 
 def _resources(path: str, resources: ResourceList | None) -> Iterator[FieldError]:
-    yield from fields.amounts(path, resources)
+    yield from core.validate_resource_list(path, resources)
     if "pods" in (resources or {}):
         yield fields.invalid(path, "pods", "the key is reserved for internal kueue use")
 
@@ -213,5 +212,4 @@ def _check_state(path: str, check: AdmissionCheckState, counts: Mapping[str, int
         yield from fields.labels(f"{at}.labels", update.labels)
         yield from fields.annotations(f"{at}.annotations", update.annotations)
         yield from fields.labels(f"{at}.nodeSelector", update.node_selector)
-        for position, toleration in enumerate(update.tolerations):
-            yield from validate_toleration(f"{at}.tolerations[{position}]", toleration)
+        yield from core.validate_tolerations(f"{at}.tolerations", update.tolerations)
