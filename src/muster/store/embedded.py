@@ -37,7 +37,8 @@ from muster.store.tables import Entry, Table, in_namespace
 _log = logging.getLogger(__name__)
 
 _GROUP = 256  # writes to one commit: deciding them takes some 20 ms, and the event loop serves nobody meanwhile
-_REMEMBERED = 10_000  # changes of one kind that a watch can resume over
+REMEMBERED = 10_000
+"""How many changes of one kind a watch can resume over, at least."""
 _BOOKMARK_SECONDS = 60.0
 _FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -69,12 +70,18 @@ class EmbeddedStore:
     """Use as an async context manager: entering loads the journal, leaving finishes what was accepted."""
 
     def __init__(
-        self, journal: Journal, *, clock: TellsTime, registry: Registry = REGISTRY, entropy: random.Random | None = None
+        self,
+        journal: Journal,
+        *,
+        clock: TellsTime,
+        registry: Registry = REGISTRY,
+        entropy: random.Random | None = None,
+        remembered: int = REMEMBERED,
     ) -> None:
         self._journal = journal
         self._clock = clock
         self._entropy = entropy or random.SystemRandom()
-        self._tables = {kind: Table(kind, remembered=_REMEMBERED) for kind in registry}
+        self._tables = {kind: Table(kind, remembered=remembered) for kind in registry}
         self._by_resource = {kind.resource: table for kind, table in self._tables.items()}
         self._bells = {kind: Bell() for kind in registry}
         self._queue: deque[_Batch] = deque()
@@ -84,16 +91,14 @@ class EmbeddedStore:
         self.revision = Revision(0)
 
     @classmethod
-    def in_memory(
-        cls, *, clock: TellsTime, registry: Registry = REGISTRY, entropy: random.Random | None = None
-    ) -> Self:
-        return cls(NoJournal(), clock=clock, registry=registry, entropy=entropy)
+    def in_memory(cls, *, clock: TellsTime, entropy: random.Random | None = None, remembered: int = REMEMBERED) -> Self:
+        return cls(NoJournal(), clock=clock, entropy=entropy, remembered=remembered)
 
     @classmethod
     def on_disk(
-        cls, path: Path, *, clock: TellsTime, registry: Registry = REGISTRY, entropy: random.Random | None = None
+        cls, path: Path, *, clock: TellsTime, entropy: random.Random | None = None, remembered: int = REMEMBERED
     ) -> Self:
-        return cls(SqliteJournal(path), clock=clock, registry=registry, entropy=entropy)
+        return cls(SqliteJournal(path), clock=clock, entropy=entropy, remembered=remembered)
 
     async def __aenter__(self) -> Self:
         self._load()
@@ -218,6 +223,9 @@ class EmbeddedStore:
     def _decide(self, write: Write, decider: Decider) -> Result:
         try:
             return self._accept(write, decider)
+        except errors.Invalid as error:
+            # Too large is the better answer where both are true: no field is to blame.
+            return Refused(_too_large(write) or error)
         except ApiError as error:
             return Refused(error)
         except Exception as error:  # a bug in one kind's rules must not stop the writer for all others
@@ -231,10 +239,7 @@ class EmbeddedStore:
             return Written(previous, warnings=revised.warnings)
         encoded = raw.encode(revised.document)
         if len(encoded) > raw.MAX_OBJECT_BYTES:
-            raise errors.TooLarge(
-                f"this {write.kind.name} has {len(encoded)} bytes, the limit is {raw.MAX_OBJECT_BYTES}: "
-                "keep large data in files and name them here"
-            )
+            raise _oversize(write.kind, len(encoded))
         made = Object(write.kind, encoded, revised.view)
         if not write.options.dry_run:
             change = Change.DELETED if revised.is_gone else Change.ADDED if revised.is_new else Change.MODIFIED
@@ -276,6 +281,18 @@ class EmbeddedStore:
         self.revision = Revision(revision)
         for kind in {entry.object.kind for entry in entries}:
             self._bells[kind].ring()
+
+
+def _too_large(write: Write) -> errors.TooLarge | None:
+    size = len(raw.encode(write.document)) if isinstance(write, protocol.Create | protocol.Replace) else 0
+    return _oversize(write.kind, size) if size > raw.MAX_OBJECT_BYTES else None
+
+
+def _oversize(kind: Kind, size: int) -> errors.TooLarge:
+    return errors.TooLarge(
+        f"this {kind.name} has {size} bytes, the limit is {raw.MAX_OBJECT_BYTES}: "
+        "keep large data in files, and name them here"
+    )
 
 
 class _Token(msgspec.Struct, frozen=True):

@@ -54,6 +54,9 @@ async def create(store: Store, kind: Kind, document: Document) -> Object:
 class StoreSuite:
     """Sentences about any store."""
 
+    writes_until_forgotten = 300
+    """After so many changes of one kind the store under test no longer remembers the first. Set it up small."""
+
     # Creating and reading
 
     async def test_what_was_created_is_read_back_with_identity(self, store: Store) -> None:
@@ -111,7 +114,7 @@ class StoreSuite:
 
     async def test_objects_above_the_limit_are_refused(self, store: Store) -> None:
         with pytest.raises(errors.TooLarge):
-            await create(store, core.CONFIG_MAP, config_map("a", {"k": "x" * raw.MAX_OBJECT_BYTES}))
+            await create(store, core.CONFIG_MAP, config_map("a", {"k": "x" * (raw.MAX_OBJECT_BYTES + 1)}))
 
     async def test_strict_writes_refuse_unknown_fields_by_name(self, store: Store) -> None:
         document = pod("a")
@@ -326,8 +329,8 @@ class StoreSuite:
     async def test_a_watch_from_before_memory_is_told_to_list(self, store: Store) -> None:
         """Every store forgets in the end; none may pretend that nothing happened."""
         first = await create(store, core.CONFIG_MAP, config_map("a"))
-        for _ in range(90):
-            await store.write([Patch(core.CONFIG_MAP, at("a"), {"data": {"n": f"{_}-{i}"}}) for i in range(250)])
+        for number in range(self.writes_until_forgotten):
+            await store.write([Patch(core.CONFIG_MAP, at("a"), {"data": {"n": str(number)}})])
         with pytest.raises(errors.Expired):
             await take(store.watch(Selection(core.CONFIG_MAP), since=first.revision), 1)  # type: ignore[arg-type]
 
