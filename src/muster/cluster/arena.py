@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.api import core, quantity
-from muster.api.core.requests import pod_requests
 from muster.cluster.columns import ABSENT, PODS, Amounts, ClusterArrays, Codes, NodeMask, NodeTaint
 
 S = TypeVar("S", np.int64, np.int32, np.bool_)
@@ -39,7 +38,7 @@ def allocatable_of(node: core.Node) -> dict[str, int]:
 
 def needs_of(spec: core.PodSpec) -> dict[str, int]:
     """What a pod takes of its node, its place among the node's pods included."""
-    return clamped({**pod_requests(spec), PODS: 1})
+    return clamped({**core.pod_requests(spec), PODS: 1})
 
 
 def clamped(amounts: Mapping[str, int]) -> dict[str, int]:

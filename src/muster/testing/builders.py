@@ -15,7 +15,7 @@ GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 
 
 @dataclass(frozen=True, slots=True)
-class _Builder:
+class Builder:
     _document: Document = field(default_factory=dict)
 
     def document(self) -> Document:
@@ -71,7 +71,7 @@ class _Builder:
 
 
 @dataclass(frozen=True, slots=True)
-class PodBuilder(_Builder):
+class PodBuilder(Builder):
     """One container, `main`."""
 
     def _container(self, value: JSON, *path: str) -> Self:
@@ -132,7 +132,7 @@ class PodBuilder(_Builder):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeBuilder(_Builder):
+class NodeBuilder(Builder):
     """Ready, with room for 110 pods. Capacity is status: a store drops it on create."""
 
     def resource(self, name: str, amount: str | int) -> Self:
@@ -162,7 +162,7 @@ class NodeBuilder(_Builder):
 
 
 @dataclass(frozen=True, slots=True)
-class PodGroupBuilder(_Builder):
+class PodGroupBuilder(Builder):
     def min_member(self, count: int) -> Self:
         return self.set(count, "spec", "minMember")
 
