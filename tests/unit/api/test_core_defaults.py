@@ -242,7 +242,8 @@ def test_null_is_absent():
 
 
 def test_a_document_nested_beyond_the_stack_is_no_trouble():
-    deep = current = {}
+    deep: raw.Document = {}
+    current = deep
     for _ in range(100_000):
         current["a"] = {}
         current = current["a"]

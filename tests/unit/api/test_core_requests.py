@@ -32,8 +32,8 @@ def asked(container, part, name):
 
 def reference(spec, part, name):
     """Walk through the pod's life, moment by moment, and see the most that is in use at once."""
-    moments = []
-    running = []
+    moments: list[list[Container]] = []
+    running: list[Container] = []
     for container in spec.init_containers:
         moments.append([*running, container])
         if container.restart_policy == "Always":

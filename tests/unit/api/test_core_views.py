@@ -32,6 +32,11 @@ def model(name):
     return getattr(models, name, None) or getattr(models, f"V1{name}")
 
 
+def last_word(text):
+    """`V1Container` of `List[V1Container]`."""
+    return re.findall(r"\w+", text)[-1]
+
+
 def inner(annotation):
     """The view inside a field's type, whether it is opaque, and whether it holds many."""
     if typing.get_origin(annotation) is typing.Annotated:
@@ -49,8 +54,8 @@ def inner(annotation):
 
 def pairs():
     """Every (client model, view) that is reachable from a kind."""
-    pending = [(model(name), view) for name, view in ROOTS.items()]
-    seen = set()
+    pending: list[tuple[typing.Any, type[View]]] = [(model(name), view) for name, view in ROOTS.items()]
+    seen: set[tuple[typing.Any, type[View]]] = set()
     while pending:
         pair = pending.pop()
         if pair in seen:
@@ -61,7 +66,7 @@ def pairs():
         hints = typing.get_type_hints(ours, include_extras=True)
         by_wire = {field.encode_name: hints[field.name] for field in msgspec.structs.fields(ours)}
         for attribute, wire in theirs.attribute_map.items():
-            type_name = re.search(r"(\w+)\]?$", theirs.openapi_types[attribute])[1]
+            type_name = last_word(theirs.openapi_types[attribute])
             view = inner(by_wire[wire])[0] if wire in by_wire else None
             if view is not None and hasattr(models, type_name):
                 pending.append((getattr(models, type_name), view))
@@ -93,7 +98,7 @@ def test_lists_are_lists_and_objects_are_typed_or_opaque(theirs, ours):
         if text is None or field.encode_name in OPAQUE_TO_THE_CLIENT_TOO:
             continue
         view, is_opaque, is_many = inner(hints[field.name])
-        is_object = hasattr(models, re.search(r"(\w+)\]?$", text)[1])
+        is_object = hasattr(models, last_word(text))
         assert bool(view or is_opaque) == is_object, field.name
         if not is_opaque:
             assert is_many == text.startswith(("List", "Dict")), field.name
@@ -148,4 +153,6 @@ def test_quantities_may_be_bare_numbers():
     pod = msgspec.json.decode(
         b'{"spec": {"containers": [{"resources": {"limits": {"cpu": 1, "memory": 0.5, "x.y/z": "3"}}}]}}', type=core.Pod
     )
-    assert dict(pod.spec.containers[0].resources.limits) == {"cpu": 1, "memory": 0.5, "x.y/z": "3"}
+    (container,) = pod.spec.containers
+    assert container.resources is not None
+    assert container.resources.limits == {"cpu": 1, "memory": 0.5, "x.y/z": "3"}

@@ -48,9 +48,12 @@ def validate_resources(path: str, resources: ResourceRequirements | None) -> Ite
     """Requests and limits of one container."""
     if resources is None:
         return
+    limits = resources.limits or {}
+    # A request that only repeats its limit was copied from it by the defaults: one complaint is enough.
+    own_requests = {name: value for name, value in (resources.requests or {}).items() if limits.get(name) != value}
     problems = [
         problem
-        for part, listed in (("limits", resources.limits), ("requests", resources.requests))
+        for part, listed in (("limits", limits), ("requests", own_requests))
         for problem in (
             *_container_resource_names(f"{path}.{part}", listed),
             *validate_resource_list(f"{path}.{part}", listed),
@@ -98,12 +101,13 @@ def validate_pod_resources(path: str, spec: PodSpec) -> Iterator[FieldError]:
     resources = spec.resources
     if resources is None:
         return
-    for part, listed in (("limits", resources.limits), ("requests", resources.requests)):
-        for name in listed or {}:
-            if not amounts.is_pod_level(name):
-                supported = ["cpu", "memory", "hugepages-<size>"]
-                yield fields.unsupported(f"{path}.{part}[{name}]", name, supported)
-    problems = list(validate_resources(path, resources))
+    problems = [
+        fields.unsupported(f"{path}.{part}[{name}]", name, ["cpu", "memory", "hugepages-<size>"])
+        for part, listed in (("limits", resources.limits), ("requests", resources.requests))
+        for name in listed or {}
+        if not amounts.is_pod_level(name)
+    ]
+    problems.extend(validate_resources(path, resources))
     yield from problems
     if problems:
         return
