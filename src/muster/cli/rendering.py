@@ -57,10 +57,9 @@ def bar(used: float, total: float, width: int = 10) -> str:
     """`█████░░░░░`. Anything in use shows at least one mark, and only full shows as full."""
     if total <= 0:
         return ""
-    share = min(max(used / total, 0.0), 1.0)
-    marks = round(share * width)
-    if share > 0:
+    marks = round(min(max(used / total, 0.0), 1.0) * width)
+    if used > 0:
         marks = max(marks, 1)
-    if share < 1:
+    if used < total:
         marks = min(marks, width - 1)
     return "█" * marks + "░" * (width - marks)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from muster.api import errors, raw
 from muster.api.raw import Document
@@ -169,31 +170,36 @@ def wait_gone(client: Client, pods: Iterable[str], namespace: str | None = None,
         client.wait_gone(resources.PODS, pod, namespace, timeout=timeout)
 
 
+class GangOptions(TypedDict, total=False):
+    """What `run` takes beyond the command; see `Gang`."""
+
+    name: str
+    replicas: int
+    gpus: int
+    cpu: str
+    memory: str
+    env: Mapping[str, str]
+    workdir: str
+    timeout_seconds: int
+    queue: str
+
+
 def run(
     command: Sequence[str],
     *,
-    replicas: int = 1,
-    gpus: int = 0,
-    name: str = "",
-    env: Mapping[str, str] | None = None,
     client: Client | None = None,
     on_line: Callable[[int, str], None] | None = None,
+    **options: Unpack[GangOptions],
 ) -> Result:
-    """Runs a gang to its end with this process's working directory and interpreter. `on_line` is called with
-    (rank, text) for each line, in place of printing it. An interruption (Ctrl-C) stops the gang."""
+    """Runs a gang to its end, by default in this process's working directory and with its PATH. `on_line` is called
+    with (rank, text) for each line, in place of printing it. An interruption (Ctrl-C) stops the gang."""
     client = client or Client()
-    gang = Gang(
-        name=name or new_name(),
-        command=command,
-        replicas=replicas,
-        gpus=gpus,
-        env={**inherited(), **(env or {})},
-        workdir=os.getcwd(),
-        namespace=client.namespace,
-    )
+    chosen: GangOptions = {"name": new_name(), "workdir": os.getcwd(), **options}
+    chosen["env"] = {**inherited(), **options.get("env", {})}
+    gang = Gang(command=command, namespace=client.namespace, **chosen)
     submitted = submit_gang(client, gang)
     follower = follow(client, submitted)
-    show = on_line or (lambda rank, text: _print(rank, text, replicas))
+    show = on_line or (lambda rank, text: _print(rank, text, gang.replicas))
     kept: list[tuple[int, str]] = []
     try:
         while True:

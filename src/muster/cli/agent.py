@@ -1,0 +1,67 @@
+"""`muster agent`."""
+
+from dataclasses import dataclass
+
+import click
+
+from muster import assembly
+from muster.api import errors, raw
+from muster.assembly import AgentSettings, NodeSettings
+from muster.cli import starting
+from muster.cli.session import Session
+from muster.sdk import config
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    server: str | None
+    token: str | None
+    name: str
+    fake_gpus: int
+    labels: tuple[str, ...]
+    host: str
+    data: str | None
+    quiet: bool
+    verbose: bool
+
+
+@click.command()
+@click.option("--server", metavar="URL", help="The platform to join. [env: MUSTER_SERVER]")
+@click.option("--token", metavar="TOKEN", help="The node token, which the server keeps as `node-token` in its data.")
+@click.option("--name", default="", metavar="NAME", help="What to call the node; the host's name if not given.")
+@starting.fake_gpus_option
+@starting.label_option
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="The address of this machine, where the server fetches logs."
+)
+@starting.data_option
+@starting.quiet_option
+@starting.verbose_option
+@click.pass_obj
+def command(session: Session, /, **options: raw.JSON) -> None:
+    """Join this machine to a platform as a node.
+
+    Jobs that run go on when the agent stops, and are found again when it starts.
+
+    \b
+    Example:
+      muster agent --server http://head:7077 --token $TOKEN --host 10.0.0.5 --label topology/rack=r1
+    """
+    asked = _Options(**options)
+    found = config.connection(asked.server or session.server, asked.token or session.token)
+    if not found.token:
+        raise errors.BadRequest("a node needs a token: pass the content of the server's node-token file with --token")
+    settings = AgentSettings(
+        server=found.server,
+        token=found.token,
+        data=config.data_directory(asked.data or session.data or None),
+        node=NodeSettings(fake_gpus=asked.fake_gpus, name=asked.name, labels=starting.parse_labels(asked.labels)),
+        host=asked.host,
+    )
+
+    def announce(name: str) -> None:
+        if not asked.quiet:
+            starting.echo(f"{name} joins {found.server}")
+
+    work = assembly.agent(settings, announce)
+    starting.until_signalled(work, verbose=asked.verbose, address=asked.host)

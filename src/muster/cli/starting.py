@@ -1,0 +1,84 @@
+"""What `up`, `serve` and `agent` share: options, logging, signals, and errors of the operating system in words."""
+
+import asyncio
+import errno
+import logging
+import signal
+import sys
+from collections.abc import Coroutine, Sequence
+
+import click
+import uvloop
+
+from muster.api import errors, fields
+from muster.sdk.config import DEFAULT_PORT
+
+data_option = click.option(
+    "--data", metavar="DIR", help="Where everything is kept. [env: MUSTER_DATA; default: ~/.local/share/muster]"
+)
+host_option = click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+port_option = click.option(
+    "--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65535), help="0 takes any free port."
+)
+fake_gpus_option = click.option(
+    "--fake-gpus",
+    default=0,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Pretend each node has N GPUs, to try things.",
+)
+label_option = click.option("--label", "labels", multiple=True, metavar="K=V", help="Put a label on the node.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only problems.")
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print what it does.")
+
+
+def parse_labels(pairs: Sequence[str]) -> dict[str, str]:
+    """Raises BadRequest that names the pair."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not fields.is_qualified_name(key) or not fields.is_label_value(value):
+            raise errors.BadRequest(f"--label {pair!r}: write it as key=value, for example --label topology/rack=r1")
+        found[key] = value
+    return found
+
+
+def until_signalled(work: Coroutine[object, object, None], *, verbose: bool, address: str = "") -> None:
+    """Runs until SIGINT or SIGTERM, then lets the work end in order. A second signal ends it at once."""
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_cancelled_by_signal(work))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise errors.Unavailable(
+                f"{address} is in use; is a platform running already? Choose another with --port, or --port 0"
+            ) from error
+        if error.errno in (errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EADDRNOTAVAIL, errno.EPERM):
+            raise errors.Unavailable(f"cannot start: {error}") from error
+        raise
+
+
+async def _cancelled_by_signal(work: Coroutine[object, object, None]) -> None:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        task.cancel()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not task.cancelled():
+            raise
+
+
+def echo(text: str) -> None:
+    click.echo(text)
+    sys.stdout.flush()
