@@ -4,6 +4,7 @@ An administrator may do everything. A node may read what it runs, report on itse
 and on its own pods, and nothing else.
 """
 
+import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -51,21 +52,35 @@ class Authenticator(Protocol):
 
 
 class TokenAuthenticator:
-    """Bearer tokens, compared in constant time."""
+    """Tokens, compared in constant time. They come as Bearer, or as the password of Basic: kubectl sends no token over
+    plain HTTP, but it does send what stands in the server's URL (`http://admin:<token>@127.0.0.1:7077/k8s`)."""
 
     def __init__(self, tokens: Mapping[str, Identity]) -> None:
         self._tokens = [(token.encode(), identity) for token, identity in tokens.items() if token]
 
     def authenticate(self, headers: Mapping[str, str]) -> Identity | None:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
+        sent = _sent_token(headers.get("authorization", ""))
+        if not sent:
             return None
-        sent = token.strip().encode("latin-1", "replace")
         found: Identity | None = None
         for known, identity in self._tokens:  # all of them, always: the time taken tells nothing
             if compare_digest(known, sent):
                 found = identity
         return found
+
+
+def _sent_token(header: str) -> bytes:
+    scheme, _, credentials = header.partition(" ")
+    encoded = credentials.strip().encode("latin-1", "replace")
+    match scheme.lower():
+        case "bearer":
+            return encoded
+        case "basic":
+            try:
+                return base64.b64decode(encoded, validate=True).partition(b":")[2]
+            except ValueError:
+                return b""
+    return b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from muster.server.logs import NodeLogs
 from muster.store.protocol import Store
 
 PREFIX = "k8s"
-KUBERNETES_VERSION = "v1.34.0"
+KUBERNETES_VERSION = "v1.33.0"
 """The Kubernetes release whose API this is closest to: kubectl warns when it is far from its own."""
 _HEALTH = ("healthz", "livez", "readyz")
 _log = logging.getLogger(__name__)

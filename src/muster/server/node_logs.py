@@ -1,6 +1,8 @@
 """Logs from where they are kept: agents in this process are asked directly, others over HTTP."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Self, TypeAlias
 from urllib.parse import quote
 
 import aiohttp
@@ -11,31 +13,48 @@ from muster.api.objects import Key, Object
 from muster.server.logs import NodeLogs
 from muster.store.protocol import Store
 
+Opener: TypeAlias = Callable[[Object, str, LogOptions], AsyncIterator[bytes]]
+"""As `NodeLogs.open`."""
 _CONNECT_SECONDS = 5.0
 _CHUNK_BYTES = 64 * 1024
 
 
-class LocalOrRemote:
-    """`local` maps the nodes of this process to their logs. It may grow and shrink while we hold it."""
+class LocalNodeLogs:
+    """Agents of this process by the name of their node; for any other node, `elsewhere` is asked."""
 
-    def __init__(self, local: Mapping[str, NodeLogs], remote: NodeLogs) -> None:
-        self._local = local
-        self._remote = remote
+    def __init__(self, elsewhere: NodeLogs) -> None:
+        self._elsewhere = elsewhere
+        self._openers: dict[str, Opener] = {}
+
+    def update(self, openers: Mapping[str, Opener]) -> None:
+        self._openers.update(openers)
 
     def open(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
         node = pod.read(core.Pod).spec.node_name or ""
-        return self._local.get(node, self._remote).open(pod, container, options)
+        return self._openers.get(node, self._elsewhere.open)(pod, container, options)
 
 
 class RemoteNodeLogs:
-    """Asks the agent at the node's own address, with the token that agents know us by."""
+    """Asks the agent at the node's own address, with the token that agents know us by. Use as an async context
+    manager."""
 
-    def __init__(self, store: Store, session: aiohttp.ClientSession, token: str) -> None:
+    def __init__(self, store: Store, token: str) -> None:
         self._store = store
-        self._session = session
         self._token = token
+        self._stack = AsyncExitStack()
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = await self._stack.enter_async_context(aiohttp.ClientSession())
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._session = None
+        await self._stack.aclose()
 
     async def open(self, pod: Object, container: str, options: LogOptions) -> AsyncGenerator[bytes, None]:
+        if self._session is None:
+            raise errors.Unavailable("the server is shutting down")
         name = pod.read(core.Pod).spec.node_name or ""
         node = await self._node(name)
         url = address(node) + "/".join(

@@ -18,7 +18,6 @@ from muster.api import core, errors, fields, raw, status
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
-from muster.api.registry import Registry
 from muster.store.protocol import (
     Apply,
     Bind,
@@ -85,9 +84,8 @@ class _Request:
 class HttpStore:
     """`url` is the server's root, without `/k8s`. Use as an async context manager."""
 
-    def __init__(self, url: str, token: str, registry: Registry) -> None:
+    def __init__(self, url: str, token: str) -> None:
         self._root = f"{url.rstrip('/')}/k8s"
-        self._registry = registry
         self._token = token
         self._session: aiohttp.ClientSession | None = None
         self._turns = asyncio.Semaphore(_WRITES_AT_ONCE)

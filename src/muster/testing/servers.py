@@ -77,14 +77,16 @@ async def serving(
 
 
 def write_kubeconfig(path: Path, address: Address) -> None:
-    """What kubectl and the Python clients read to find the server."""
+    """What kubectl and the Python clients read to find the server. The token stands twice: most clients send it as
+    Bearer; kubectl leaves that out over plain HTTP and sends what stands in the URL instead."""
+    server = address.url.replace("://", f"://admin:{address.token}@", 1)
     path.write_text(
         raw.to_yaml(
             {
                 "apiVersion": "v1",
                 "kind": "Config",
                 "current-context": "muster",
-                "clusters": [{"name": "muster", "cluster": {"server": f"{address.url}/k8s"}}],
+                "clusters": [{"name": "muster", "cluster": {"server": f"{server}/k8s"}}],
                 "users": [{"name": "admin", "user": {"token": address.token}}],
                 "contexts": [{"name": "muster", "context": {"cluster": "muster", "user": "admin"}}],
             }
