@@ -246,7 +246,9 @@ def _merge_object(document: Document, patch: Document, shape: Shape, path: str) 
     for name, order in patch.items():
         if name.startswith(_ORDER):
             field = name.removeprefix(_ORDER)
-            _reorder(merged, document.get(field), field, order, shape.of(field))
+            found = merged.get(field)
+            if isinstance(order, list) and isinstance(found, list):
+                merged[field] = _ordered(found, document.get(field), order, shape.of(field))
     return merged
 
 
@@ -267,7 +269,8 @@ def _merge_value(document: JSON, patch: JSON, shape: Shape, path: str) -> JSON:
         return _merge_object(document if isinstance(document, dict) else {}, patch, shape, path)
     if isinstance(patch, list) and shape.is_patched_by_merging:
         found = document if isinstance(document, list) else []
-        return _merge_elements(found, patch, shape, path) if shape.merge_key else _merge_scalars(found, patch)
+        merged = _merge_elements(found, patch, shape, path) if shape.merge_key else _merge_scalars(found, patch)
+        return _ordered(merged, found, patch, shape)
     return raw.copy(patch)
 
 
@@ -283,6 +286,7 @@ def _merge_elements(document: list[JSON], patch: list[JSON], shape: Shape, path:
     merged = list(document)
     if any(isinstance(item, dict) and item.get(_PATCH) == "replace" for item in patch):
         merged = []  # the element that says so stands for the whole list
+    added: list[JSON] = []  # apart: two new elements may share the merge key and differ in another (a port's protocol)
     for index, item in enumerate(patch):
         below = f"{path}[{index}]"
         if not isinstance(item, dict):
@@ -298,8 +302,8 @@ def _merge_elements(document: list[JSON], patch: list[JSON], shape: Shape, path:
         elif at:
             merged[at[0]] = _merge_object(merged[at[0]], item, shape.element, below)
         else:
-            merged.append(_merge_object({}, item, shape.element, below))
-    return merged
+            added.append(_merge_object({}, item, shape.element, below))
+    return merged + added
 
 
 def _identity(item: JSON, shape: Shape) -> _Identity | None:
@@ -315,11 +319,8 @@ def _delete_from(merged: Document, name: str, values: JSON, path: str) -> None:
         merged[name] = [item for item in found if item not in values]
 
 
-def _reorder(merged: Document, before: JSON, name: str, order: JSON, shape: Shape) -> None:
+def _ordered(found: list[JSON], before: JSON, order: list[JSON], shape: Shape) -> list[JSON]:
     """Listed elements take the listed order; the others keep their place among those they stood with before."""
-    found = merged.get(name)
-    if not isinstance(order, list) or not isinstance(found, list):
-        return
     rank = {_identity(item, shape): position for position, item in enumerate(order)}
     listed = sorted((item for item in found if _identity(item, shape) in rank), key=lambda i: rank[_identity(i, shape)])
     others = [item for item in found if _identity(item, shape) not in rank]
@@ -330,7 +331,7 @@ def _reorder(merged: Document, before: JSON, name: str, order: JSON, shape: Shap
         while others and at is not None and was.get(_identity(others[0], shape), at) < at:
             ordered.append(others.pop(0))
         ordered.append(item)
-    merged[name] = ordered + others
+    return ordered + others
 
 
 def _refuse(path: str, why: str) -> errors.BadRequest:

@@ -48,7 +48,21 @@ CASES = {
         spec(containers=[{"name": "b", "image": "b:2"}]),
         spec(containers=[A, {"name": "b", "image": "b:2"}]),
     ),
-    "an element with a new key is appended": (spec(containers=[A]), spec(containers=[B]), spec(containers=[A, B])),
+    "an element with a new key comes first, as Kubernetes has it": (
+        spec(containers=[A]),
+        spec(containers=[B]),
+        spec(containers=[B, A]),
+    ),
+    "elements take the order of the patch, others stay where they stood": (
+        spec(containers=[C, A, B]),
+        spec(containers=[{"name": "b"}, {"name": "a"}]),
+        spec(containers=[C, B, A]),
+    ),
+    "two new elements with one merge key stay two": (
+        spec(containers=[]),
+        spec(containers=[{"name": "a", "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]}]),
+        spec(containers=[{"name": "a", "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]}]),
+    ),
     "a list without a merge key is replaced": (
         spec(containers=[A]),
         spec(containers=[{"name": "a", "args": ["z"]}]),
@@ -100,7 +114,7 @@ CASES = {
     "a set of scalars shrinks": (
         {"metadata": {"finalizers": ["a", "b", "c"]}},
         {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a", "x"], "finalizers": ["d"]}},
-        {"metadata": {"finalizers": ["b", "c", "d"]}},
+        {"metadata": {"finalizers": ["d", "b", "c"]}},
     ),
     "elements take the order that was set": (
         spec(containers=[A, B]),

@@ -159,18 +159,26 @@ def merge(live: JSON, applied: JSON, shape: Shape) -> JSON:
 
 
 def _merge_list(live: list[JSON], applied: list[JSON], shape: Shape) -> list[JSON]:
-    """Applied elements in their order; the others keep their place before the element they stood before."""
-    position = {step: at for at, (step, _, _) in enumerate(_children(live, shape))}
+    """Applied elements in their order; each other element stays behind the one it stood behind."""
+    before = [(step, item) for step, item, _ in _children(live, shape)]
+    known = dict(before)
     wanted = [(step, item) for step, item, _ in _children(applied, shape)]
     named = {step for step, _ in wanted}
-    others = [at for step, at in position.items() if step not in named]
+    shared = [step for step, _ in wanted if step in known]
     merged: list[JSON] = []
-    for index, (step, item) in enumerate(wanted):
-        limit = next((position[later] for later, _ in wanted[index:] if later in position), len(live))
-        while others and others[0] < limit:
-            merged.append(live[others.pop(0)])
-        merged.append(merge(live[position[step]], item, shape.element) if step in position else raw.copy(item))
-    return merged + [live[at] for at in others]
+    at = 0
+    for step, item in wanted:
+        while at < len(before) and not (shared and before[at][0] == shared[0]):
+            if before[at][0] not in named:
+                merged.append(before[at][1])
+            at += 1
+        if step not in known:
+            merged.append(raw.copy(item))
+            continue
+        merged.append(merge(known[step], item, shape.element))
+        at += at < len(before)
+        shared.pop(0)
+    return merged + [item for step, item in before[at:] if step not in named]
 
 
 def with_parents(fields: Iterable[Path], shape: Shape) -> Fields:

@@ -81,9 +81,10 @@ class Shape:
 # or selector never means anything.
 _ATOMIC_STRUCTS = frozenset({
     "ConfigMapKeySelector", "LabelSelector", "LocalObjectReference", "NodeSelector", "NodeSelectorTerm",
-    "ObjectFieldSelector", "ObjectReference", "ResourceFieldSelector", "SecretKeySelector", "SecretReference",
-    "TypedLocalObjectReference",
+    "ObjectFieldSelector", "ObjectReference", "OwnerReference", "ResourceFieldSelector", "SecretKeySelector",
+    "SecretReference", "TypedLocalObjectReference",
 })  # fmt: skip
+_ATOMIC_MAPS = frozenset({("PodSpec", "nodeSelector"), ("ServiceSpec", "selector")})
 
 ANYTHING = Shape(Form.ANYTHING)
 
@@ -94,7 +95,12 @@ def of_view(view: type[View]) -> Shape:
 
 @functools.cache
 def fields_of(view: type[View]) -> Mapping[str, Shape]:
-    return {found.encode_name: _of_type(found.type) for found in msgspec.structs.fields(view)}
+    found = {field.encode_name: _of_type(field.type) for field in msgspec.structs.fields(view)}
+    for owner, name in _ATOMIC_MAPS:
+        if view.__name__ == owner and name in found:
+            extensions = {**found[name].extensions, "x-kubernetes-map-type": "atomic"}
+            found[name] = replace(found[name], extensions=extensions)
+    return found
 
 
 def _of_type(hint: JSON) -> Shape:
