@@ -11,7 +11,7 @@ from kubernetes.client import models
 from muster.api import batch, coordination, core, meta, policy, scheduling
 from muster.api.meta import OPAQUE, Condition, ObjectMeta, View
 
-ROOTS = {
+ROOTS: dict[str, type[View]] = {
     "Namespace": core.Namespace,
     "Node": core.Node,
     "Pod": core.Pod,
