@@ -9,7 +9,6 @@ PYTORCH_JOB = Kind(
     name="PyTorchJob",
     plural="pytorchjobs",
     view=views.PyTorchJob,
-    categories=("all",),
     default=defaults.default_pytorch_job,
     validate=validation.validate_pytorch_job,
     validate_update=validation.validate_pytorch_job_update,

@@ -16,8 +16,11 @@ _MUTABLE = (
 )
 
 
+_FIELDS = tuple((field.name, field.encode_name) for field in msgspec.structs.fields(PodSpec))
+
+
 def validate_pod_update(old: Pod, new: Pod) -> list[FieldError]:
-    return list(_pod_update(old.spec, new.spec))
+    return [] if old.spec == new.spec else list(_pod_update(old.spec, new.spec))
 
 
 def _pod_update(old: PodSpec, new: PodSpec) -> Iterator[FieldError]:
@@ -120,11 +123,7 @@ def _rest(old: PodSpec, new: PodSpec) -> Iterator[FieldError]:
         same = replace(same, node_selector=old.node_selector, affinity=_with_nodes(new.affinity, old.affinity))
     if (old.termination_grace_period_seconds or 0) < 0 and new.termination_grace_period_seconds == 1:
         same = replace(same, termination_grace_period_seconds=old.termination_grace_period_seconds)
-    changed = [
-        f"spec.{field.encode_name}"
-        for field in msgspec.structs.fields(PodSpec)
-        if getattr(same, field.name) != getattr(old, field.name)
-    ]
+    changed = [f"spec.{wire}" for name, wire in _FIELDS if getattr(same, name) != getattr(old, name)]
     if changed:
         yield fields.forbidden("spec", f"{_MUTABLE}; this update changes {', '.join(changed)}")
 
