@@ -3,12 +3,11 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
 
 import uvicorn
-
-from muster.server.app import App
+from starlette.types import ASGIApp
 
 # Longer than any pooled client keeps an idle connection: the side that closes first should not be ours.
 _KEEP_ALIVE_SECONDS = 120
@@ -24,7 +23,9 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def listening(app: App, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+async def listening(
+    app: ASGIApp, host: str = "127.0.0.1", port: int = 0, *, on_close: Callable[[], None] | None = None
+) -> AsyncIterator[str]:
     """Serves while the block runs; gives the address that was bound, as a URL. Raises OSError where it is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -54,5 +55,6 @@ async def listening(app: App, host: str = "127.0.0.1", port: int = 0) -> AsyncIt
                 await asyncio.sleep(0.002)
             yield f"http://{f'[{host}]' if ':' in host else host}:{actual}"
         finally:
-            app.close()
+            if on_close is not None:
+                on_close()
             server.should_exit = True

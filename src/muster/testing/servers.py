@@ -72,7 +72,7 @@ async def serving(
 ) -> AsyncIterator[Address]:
     """Serves `store` while the block runs."""
     app = app_for(store, registry=registry, clock=clock, node_logs=node_logs, tokens=tokens)
-    async with listening(app) as url:
+    async with listening(app, on_close=app.close) as url:
         yield Address(url, TOKEN)
 
 

@@ -1,0 +1,260 @@
+"""The composition root: the one module that names concrete classes and puts a platform together.
+
+`up` is everything in one process; `serve` is the same without a node; `agent` is a node alone, against a
+server's address. Each runs until it is cancelled, and leaves the pods that it started running.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from muster.agent import cgroups, devices, endpoint
+from muster.agent.host_process import HostProcessRuntime
+from muster.agent.logs import LogOptions
+from muster.agent.node import Agent, NodeConfig
+from muster.api import raw
+from muster.api.everything import REGISTRY
+from muster.api.objects import Object
+from muster.controllers.binding import BindingController
+from muster.controllers.garbage import GarbageCollector
+from muster.controllers.namespaces import NamespaceController
+from muster.controllers.nodes import NodeController
+from muster.controllers.podgroups import PodGroupController
+from muster.runtime.clock import Clock, SystemClock
+from muster.runtime.supervision import supervise
+from muster.server import access, app
+from muster.server.listening import listening
+from muster.server.node_logs import LocalNodeLogs, Opener, RemoteNodeLogs
+from muster.store.embedded import EmbeddedStore
+from muster.store.http import HttpStore
+from muster.store.protocol import Store
+from muster.version import VERSION
+
+DEFAULT_PORT = 7077
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """An API server with its controllers. `port` 0 takes any free one."""
+
+    data: Path
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What one machine gives. `nodes` shares it out among so many nodes."""
+
+    nodes: int = 1
+    fake_gpus: int = 0
+    name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """A node of a platform elsewhere. `port` 0 takes any free one for its log endpoint."""
+
+    server: str
+    token: str
+    data: Path
+    node: NodeSettings = NodeSettings()
+    host: str = "127.0.0.1"
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What there is to know once a platform answers."""
+
+    url: str
+    kubeconfig: Path
+    node_token: str
+    nodes: Sequence[str] = ()
+
+
+Announce = Callable[[Started], None]
+
+
+async def up(settings: ServeSettings, node: NodeSettings, announce: Announce) -> None:
+    """Everything in one process, with this machine as one or more nodes."""
+    async with _platform(settings) as platform, contextlib.AsyncExitStack() as stack:
+        runtime = HostProcessRuntime(platform.clock, groups=cgroups.find())
+        stack.push_async_callback(runtime.close)
+        agents = {
+            name: Agent(
+                platform.store,
+                runtime=runtime,
+                clock=platform.clock,
+                entropy=random.SystemRandom(),
+                config=NodeConfig(
+                    name, settings.data / "nodes" / name, machine, node.labels, address=_reachable(settings.host)
+                ),
+            )
+            for name, machine in _shares(node)
+        }
+        platform.local_logs.update({name: _opener(agent) for name, agent in agents.items()})
+        announce(platform.started(list(agents)))
+        await supervise({f"agent {name}": agent.run for name, agent in agents.items()}, clock=platform.clock)
+
+
+async def serve(settings: ServeSettings, announce: Announce) -> None:
+    """The API and the controllers; nodes join from elsewhere."""
+    async with _platform(settings) as platform:
+        announce(platform.started(()))
+        await asyncio.Event().wait()
+
+
+async def agent(settings: AgentSettings, announce: Callable[[str], None]) -> None:
+    """A node of a platform elsewhere, with an endpoint that the server reads logs from."""
+    clock = SystemClock()
+    _make_private(settings.data)
+    async with contextlib.AsyncExitStack() as stack:
+        store = await stack.enter_async_context(HttpStore(settings.server, settings.token))
+        logs = _Late()
+        served = endpoint.application(logs, token=settings.token, clock=clock)
+        url = await stack.enter_async_context(listening(served, settings.host, settings.port))
+        [(name, machine)] = _shares(settings.node)
+        config = NodeConfig(
+            name,
+            settings.data / "nodes" / name,
+            machine,
+            settings.node.labels,
+            address=settings.host,
+            port=urlsplit(url).port or 0,
+        )
+        runtime = HostProcessRuntime(clock, groups=cgroups.find())
+        stack.push_async_callback(runtime.close)
+        logs.agent = Agent(store, runtime=runtime, clock=clock, entropy=random.SystemRandom(), config=config)
+        announce(name)
+        await supervise({f"agent {name}": logs.agent.run}, clock=clock)
+
+
+class _Late:
+    """The endpoint must listen before the agent is made, which tells the server the port; nobody asks in between."""
+
+    agent: Agent
+
+    def open_logs(
+        self, namespace: str, name: str, uid: str, container: str, options: LogOptions
+    ) -> AsyncIterator[bytes]:
+        return self.agent.open_logs(namespace, name, uid, container, options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Platform:
+    store: Store
+    clock: Clock
+    url: str
+    kubeconfig: Path
+    node_token: str
+    local_logs: LocalNodeLogs
+
+    def started(self, nodes: Sequence[str]) -> Started:
+        return Started(self.url, self.kubeconfig, self.node_token, nodes)
+
+
+@contextlib.asynccontextmanager
+async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
+    """Store, controllers and server, up while the context lasts."""
+    clock = SystemClock()
+    _make_private(settings.data)
+    admin_token, node_token = _token(settings.data / "token"), _token(settings.data / "node-token")
+    async with contextlib.AsyncExitStack() as stack:
+        store = await stack.enter_async_context(EmbeddedStore.on_disk(settings.data / "store.db", clock=clock))
+        local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, node_token)))
+        application = app.build(
+            store=store,
+            registry=REGISTRY,
+            clock=clock,
+            authenticator=access.TokenAuthenticator({admin_token: access.administrator(), node_token: access.a_node()}),
+            node_logs=local_logs,
+            version=VERSION,
+        )
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        running = tasks.create_task(supervise(_controllers(store, clock), clock=clock), name="controllers")
+        stack.callback(running.cancel)
+        url = await stack.enter_async_context(
+            listening(application, settings.host, settings.port, on_close=application.close)
+        )
+        url = url.replace(f"//{settings.host}:", f"//{_reachable(settings.host)}:", 1)
+        kubeconfig = settings.data / "kubeconfig"
+        _write_private(kubeconfig, raw.to_yaml(_kubeconfig(url, admin_token)))
+        yield _Platform(store, clock, url, kubeconfig, node_token, local_logs)
+
+
+def _controllers(store: Store, clock: Clock) -> Mapping[str, Callable[[], Awaitable[None]]]:
+    return {
+        "binding": BindingController(store, clock).run,
+        "pod groups": PodGroupController(store, clock).run,
+        "nodes": NodeController(store, clock).run,
+        "garbage": GarbageCollector(store, clock).run,
+        "namespaces": NamespaceController(store, clock).run,
+    }
+
+
+def _opener(agent: Agent) -> Opener:
+    def open_logs(pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
+        return agent.open_logs(pod.key.namespace, pod.key.name, pod.uid, container, options)
+
+    return open_logs
+
+
+def _shares(node: NodeSettings) -> list[tuple[str, devices.Machine]]:
+    """The nodes that this machine is, by name, and what each offers."""
+    machine = devices.discover(node.fake_gpus * node.nodes or None, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    name = node.name or socket.gethostname().lower().partition(".")[0]
+    if node.nodes == 1:
+        return [(name, machine)]
+    return [(f"{name}-{index}", devices.share(machine, index, node.nodes)) for index in range(node.nodes)]
+
+
+def _reachable(host: str) -> str:
+    """An address that clients on this machine can use where the server listens on all of them."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+
+
+def _kubeconfig(url: str, token: str) -> raw.Document:
+    """The token stands twice: kubectl sends none over plain HTTP, but it does send what stands in the URL."""
+    server = url.replace("://", f"://admin:{token}@", 1)
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "muster",
+        "clusters": [{"name": "muster", "cluster": {"server": f"{server}/k8s"}}],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": "muster", "context": {"cluster": "muster", "user": "admin", "namespace": "default"}}],
+    }
+
+
+def _token(path: Path) -> str:
+    """The secret in the file, made on first use."""
+    with contextlib.suppress(FileNotFoundError):
+        found = path.read_text().strip()
+        if found:
+            return found
+    made = secrets.token_urlsafe(32)
+    _write_private(path, made + "\n")
+    return made
+
+
+def _make_private(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    directory.chmod(0o700)  # tokens, and the secrets of everybody's jobs
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Replaces the file in one step, never readable by others in between."""
+    fresh = path.with_name(path.name + ".new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    fresh.replace(path)
