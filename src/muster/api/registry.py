@@ -29,13 +29,21 @@ class Registry:
         return kind
 
     def find(self, word: str) -> Kind | None:
-        """By what a person types: `pods`, `pod`, `po`, `jobs.batch`, `Job.batch.volcano.sh`. First match wins."""
+        """By what a person types: `pods`, `pod`, `po`, `Job.batch.volcano.sh`, `wl.v1beta1.kueue.x-k8s.io`.
+
+        A kind's own names come before short names, as with kubectl; after that the first match wins.
+        """
         plain, _, group = word.lower().partition(".")
-        for kind in self.kinds:
-            names = (kind.plural, kind.name.lower(), *kind.short_names)
-            if plain in names and (not group or group in (kind.group, f"{kind.version}.{kind.group}")):
-                return kind
-        return None
+        kinds = [kind for kind in self.kinds if not group or group in _groups(kind)]
+        own = (kind for kind in kinds if plain in (kind.plural, kind.name.lower()))
+        short = (kind for kind in kinds if plain in kind.short_names)
+        return next(own, None) or next(short, None)
+
+
+def _groups(kind: Kind) -> Iterator[str]:
+    for group, version in _served(kind):
+        yield group
+        yield f"{version}.{group}"
 
 
 def _served(kind: Kind) -> Iterator[tuple[str, str]]:

@@ -273,9 +273,12 @@ def example(kind: Kind) -> Document:
 
 
 def edited(kind: Kind, path: str, value: JSON) -> Document:
-    """The example with `value` at `path`, such as `spec/tasks/0/replicas`; None removes what is there."""
+    """The example with `value` at `path`, such as `spec/tasks/0/replicas`; None removes what is
+    there. A slash within a name is written ~1, as in JSON pointers.
+    """
     document = example(kind)
-    *outer, last = [int(step) if step.isdigit() else step for step in path.split("/")]
+    steps = [step.replace("~1", "/") for step in path.split("/")]
+    *outer, last = [int(step) if step.isdigit() else step for step in steps]
     place: JSON = document
     for step in outer:
         place = place.setdefault(step, {}) if isinstance(place, dict) else place[int(step)]

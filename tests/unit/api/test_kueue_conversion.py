@@ -194,7 +194,7 @@ def test_conversions_accept_any_shape(kind: Kind, data: st.DataObject) -> None:
     while isinstance(place, dict | list) and place:
         step = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
         if data.draw(st.booleans()):
-            place[step] = data.draw(WRONG)
+            place[step] = raw.copy(data.draw(WRONG))
             break
         place = place[step]
     stored(kind, document)

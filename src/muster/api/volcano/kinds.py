@@ -1,7 +1,16 @@
 """Volcano's kinds as the platform stores and serves them."""
 
 from muster.api.kinds import Kind
-from muster.api.volcano import views
+from muster.api.volcano import (
+    cron_validation,
+    defaults,
+    job_updates,
+    job_validation,
+    policy_validation,
+    queue_validation,
+    topology_validation,
+    views,
+)
 
 JOB = Kind(
     group="batch.volcano.sh",
@@ -10,6 +19,9 @@ JOB = Kind(
     plural="jobs",
     view=views.Job,
     short_names=("vcjob", "vj"),
+    default=defaults.default_job,
+    validate=job_validation.validate_job,
+    validate_update=job_updates.validate_job_update,
 )
 
 CRON_JOB = Kind(
@@ -19,6 +31,8 @@ CRON_JOB = Kind(
     plural="cronjobs",
     view=views.CronJob,
     short_names=("cronvcjob", "cronvj"),
+    default=defaults.default_cron_job,
+    validate=cron_validation.validate_cron_job,
 )
 
 POD_GROUP = Kind(
@@ -28,6 +42,8 @@ POD_GROUP = Kind(
     plural="podgroups",
     view=views.PodGroup,
     short_names=("pg", "podgroup-v1beta1"),
+    default=defaults.default_pod_group,
+    validate=queue_validation.validate_pod_group,
 )
 
 QUEUE = Kind(
@@ -38,6 +54,8 @@ QUEUE = Kind(
     view=views.Queue,
     namespaced=False,
     short_names=("q", "queue-v1beta1"),
+    default=defaults.default_queue,
+    validate=queue_validation.validate_queue,
 )
 
 COMMAND = Kind(
@@ -47,6 +65,8 @@ COMMAND = Kind(
     plural="commands",
     view=views.Command,
     subresources=frozenset(),
+    default=defaults.default_nothing,
+    validate=policy_validation.validate_command,
 )
 
 JOB_FLOW = Kind(
@@ -56,6 +76,8 @@ JOB_FLOW = Kind(
     plural="jobflows",
     view=views.JobFlow,
     short_names=("jf",),
+    default=defaults.default_job_flow,
+    validate=cron_validation.validate_job_flow,
 )
 
 JOB_TEMPLATE = Kind(
@@ -65,6 +87,8 @@ JOB_TEMPLATE = Kind(
     plural="jobtemplates",
     view=views.JobTemplate,
     short_names=("jt",),
+    default=defaults.default_nothing,
+    validate=job_validation.validate_job_template,
 )
 
 HYPER_NODE = Kind(
@@ -75,6 +99,8 @@ HYPER_NODE = Kind(
     view=views.HyperNode,
     namespaced=False,
     short_names=("hn",),
+    default=defaults.default_nothing,
+    validate=topology_validation.validate_hyper_node,
 )
 
 KINDS: tuple[Kind, ...] = (JOB, CRON_JOB, POD_GROUP, QUEUE, COMMAND, JOB_FLOW, JOB_TEMPLATE, HYPER_NODE)
