@@ -117,12 +117,18 @@ class Client:
         return self._read(Request("GET", path, selection.query(), headers={"Accept": _TABLE}))
 
     def watch_table(self, named: Named, selection: Selection, since: str) -> Iterator[Change]:
-        """One-row tables, as objects change after version `since`. Ends when the server ends it."""
-        stream = self.open_watch(self.resource(named), selection, since, watching.PERIOD_SECONDS, _TABLE)
-        try:
-            yield from watching.changes(stream)
-        finally:
-            stream.close()
+        """One-row tables, as objects change after version `since`, for as long as the server is there."""
+        resource = self.resource(named)
+        while True:
+            stream = self.open_watch(resource, selection, since, watching.PERIOD_SECONDS, _TABLE)
+            try:
+                for change in watching.changes(stream):
+                    since = watching.table_version(change.object) or since
+                    yield change
+            except errors.Expired:
+                since = ""  # shows what there is again, rather than miss what has changed
+            finally:
+                stream.close()
 
     # Writing
 
@@ -196,7 +202,8 @@ class Client:
         current = found[0] if found else None
         if until(current):
             return current
-        for change in self.watch(resource, selection, since=version, timeout=timeout):
+        watch = Watching(self, resource, selection, since=version, known=found, timeout=timeout)
+        for change in watch.changes():
             current = None if change.type == "DELETED" else change.object
             if until(current):
                 return current

@@ -41,8 +41,18 @@ def changes(stream: Stream) -> Iterator[Change]:
         yield Change(str(event.get("type")), raw.as_object(event.get("object")))
 
 
+def table_version(table: Document) -> str:
+    """The version from which a watch of one-row tables goes on."""
+    row = raw.dig(table, "rows", 0, "object", "metadata", "resourceVersion", default="")
+    return str(row or raw.dig(table, "metadata", "resourceVersion", default=""))
+
+
 class Watching:
-    """One watch, for one reader. `close` may be called from another thread."""
+    """One watch, for one reader. `close` may be called from another thread.
+
+    `known` are the objects as the reader saw them at version `since`: what of them has gone when the server has
+    forgotten `since` is then told as deleted.
+    """
 
     def __init__(
         self,
@@ -51,6 +61,7 @@ class Watching:
         selection: Selection,
         *,
         since: str = "",
+        known: Sequence[Document] = (),
         timeout: float | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -60,7 +71,7 @@ class Watching:
         self._version = since
         self._deadline = math.inf if timeout is None else time.monotonic() + timeout
         self._sleep = sleep
-        self._known: dict[tuple[str, str], Document] = {}
+        self._known = {_key(item): item for item in known}
         self._stream: Stream | None = None
         self._is_closed = False
 

@@ -190,3 +190,32 @@ def test_log_lines_stay_whole_across_chunks():
     client, transport = a_client(lambda request: [b"one\ntw", b"o\n", b"\xff last"])
     assert list(client.logs("p", options=LogOptions(follow=True, tail=3))) == ["one", "two", "\ufffd last"]
     assert transport.requests[0].query == {"follow": "true", "tailLines": "3"}
+
+
+def test_wait_sees_a_deletion_that_the_server_has_forgotten():
+    forgotten = Tap()
+    forgotten.end(errors.Expired("too old"))
+    answers = iter(
+        [
+            {"metadata": {"resourceVersion": "5"}, "items": [a_pod("a", 3)]},
+            forgotten,
+            {"metadata": {"resourceVersion": "90"}, "items": []},
+        ]
+    )
+    client, _ = a_client(lambda request: next(answers))
+    client.wait_gone(resources.PODS, "a")
+
+
+def test_a_watched_table_goes_on_where_its_connection_ended():
+    def row(version):
+        return {"rows": [{"cells": ["a"], "object": a_pod("a", version)}]}
+
+    first, second = Tap(), Tap()
+    first.pour("ADDED", row(8))
+    first.end()
+    second.pour("MODIFIED", row(9))
+    taps = iter([first, second])
+    client, transport = a_client(lambda request: next(taps))
+    changes = client.watch_table(resources.PODS, Selection("default"), "7")
+    assert [next(changes).type for _ in range(2)] == ["ADDED", "MODIFIED"]
+    assert [request.query["resourceVersion"] for request in transport.requests] == ["7", "8"]
