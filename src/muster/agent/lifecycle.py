@@ -85,7 +85,7 @@ def is_restart_pending(state: State, container: Container) -> bool:
     if state.stop is not None:
         return False
     if container.phase is Phase.EXITED:
-        return _is_restarted(state, container) and not (container.role is Role.SIDECAR and _mains_done(state))
+        return _is_restarted(state, container) and not (container.role is Role.SIDECAR and _is_finishing(state))
     return container.phase is Phase.WAITING
 
 
@@ -286,6 +286,8 @@ def _advance(state: State, at: Instant, effects: list[Effect]) -> State:
 
 def _launch_due(state: State, at: Instant, effects: list[Effect]) -> State:
     """Start what is to run now: init containers one after the other, then all others together."""
+    if _is_finishing(state):
+        return state
     if not state.is_initialized:
         for container in state.containers:
             if container.role is Role.MAIN:
@@ -299,8 +301,7 @@ def _launch_due(state: State, at: Instant, effects: list[Effect]) -> State:
             return _restart_sidecars(state, at, effects)
         else:
             state = replace(state, is_initialized=True)
-    if not _mains_done(state):
-        state = _restart_sidecars(state, at, effects)
+    state = _restart_sidecars(state, at, effects)
     for container in state.containers:
         if container.role is Role.MAIN and _may_run(state, container, at):
             state = _put(state, _launch(container, effects))
@@ -355,16 +356,19 @@ def _launch(container: Container, effects: list[Effect]) -> Container:
     )
 
 
-def _mains_done(state: State) -> bool:
-    return state.is_initialized and all(
-        c.phase is Phase.EXITED and not _is_restarted(state, c) for c in state.containers if c.role is Role.MAIN
-    )
+def _is_finishing(state: State) -> bool:
+    """Whether only sidecars may still run: the others have all ended, or one that all wait for has failed for good."""
+    if state.is_initialized:
+        mains = (c for c in state.containers if c.role is Role.MAIN)
+        return all(c.phase is Phase.EXITED and not _is_restarted(state, c) for c in mains)
+    inits = (c for c in state.containers if c.role is Role.INIT and c.phase is Phase.EXITED)
+    return any(not _is_passed(c) and not _is_restarted(state, c) for c in inits)
 
 
 def _stop_due(state: State, at: Instant, effects: list[Effect]) -> State:
     """Ask to stop what is to stop, kill what had its time. Sidecars go last: others may need them to finish."""
     mains_alive = any(c.is_alive for c in state.containers if c.role is not Role.SIDECAR)
-    is_winding_down = state.stop is None and _mains_done(state)
+    is_winding_down = state.stop is None and _is_finishing(state)
     for container in state.containers:
         wanted_by: Instant | None = container.kill_at
         if state.stop is not None and (container.role is not Role.SIDECAR or not mains_alive):
@@ -397,21 +401,17 @@ def _ask_to_stop(container: Container, kill_at: Instant, at: Instant, effects: l
 def _settle(state: State) -> State:
     """The pod's phase, from its containers."""
     mains = [c for c in state.containers if c.role is Role.MAIN]
-    if any(c.is_alive for c in state.containers):
-        is_running = state.is_initialized and any(c.phase is not Phase.WAITING for c in mains)
-        return _to_phase(state, PodPhase.RUNNING) if is_running and state.phase is PodPhase.PENDING else state
-    if state.stop is not None:
-        is_well = all(c.exit is not None and c.exit.exit_code == 0 for c in mains) and not state.stop.reason
-        state = replace(state, reason=state.stop.reason, message=state.stop.message)
-        return _to_phase(state, PodPhase.SUCCEEDED if is_well and mains else PodPhase.FAILED)
-    if not state.is_initialized:
-        failed = [c for c in state.containers if c.role is Role.INIT and c.phase is Phase.EXITED and not _is_passed(c)]
-        dead = [c for c in failed if not _is_restarted(state, c)]
-        return _to_phase(state, PodPhase.FAILED) if dead else state
-    if _mains_done(state):
-        is_well = all(c.exit is not None and c.exit.exit_code == 0 for c in mains)
-        return _to_phase(state, PodPhase.SUCCEEDED if is_well else PodPhase.FAILED)
-    return state
+    is_well = bool(mains) and all(c.exit is not None and c.exit.exit_code == 0 for c in mains)
+    if not any(c.is_alive for c in state.containers):
+        if state.stop is not None:
+            is_well = is_well and not state.stop.reason
+            state = replace(state, reason=state.stop.reason, message=state.stop.message)
+            return _to_phase(state, PodPhase.SUCCEEDED if is_well else PodPhase.FAILED)
+        if _is_finishing(state):
+            return _to_phase(state, PodPhase.SUCCEEDED if is_well else PodPhase.FAILED)
+    running = (Phase.RUNNING, Phase.STOPPING)
+    has_begun = any(c.phase in running or c.exit is not None or c.last_exit is not None for c in mains)
+    return _to_phase(state, PodPhase.RUNNING) if has_begun and state.phase is PodPhase.PENDING else state
 
 
 def _to_phase(state: State, phase: PodPhase) -> State:

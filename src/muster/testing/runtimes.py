@@ -47,8 +47,8 @@ class World(Protocol):
         ...
 
 
-async def read(runtime: Runtime, attempt: Attempt, **options: bool) -> str:
-    return b"".join([piece async for piece in runtime.logs(attempt, LogOptions(**options))]).decode()
+async def read(runtime: Runtime, attempt: Attempt, *, follow: bool = False) -> str:
+    return b"".join([piece async for piece in runtime.logs(attempt, LogOptions(follow=follow))]).decode()
 
 
 class RuntimeSuite:

@@ -147,6 +147,16 @@ def test_a_failed_init_container_fails_a_pod_that_is_never_restarted() -> None:
     assert story.state.phase is PodPhase.FAILED
 
 
+def test_a_failed_init_container_ends_the_sidecars_before_it_too() -> None:
+    story = Story.of(plan(sidecar("proxy"), init("one"), main())).admit().run("proxy").run("one")
+    assert story.exit(2, "one").done == [Signal("proxy", 0, "TERM")]
+    assert story.exit(143, "proxy", when=2).state.phase is PodPhase.FAILED
+
+
+def test_a_pod_runs_while_its_startup_probe_has_not_passed() -> None:
+    assert Story.of(plan(main(has_startup=True))).admit().run().state.phase is PodPhase.RUNNING
+
+
 @pytest.mark.parametrize("policy", ["Always", "OnFailure"])
 def test_a_failed_init_container_is_tried_again_otherwise(policy: str) -> None:
     story = Story.of(plan(init("one"), main(), policy=policy)).admit().run("one").exit(2, "one")
@@ -348,8 +358,9 @@ def test_nonsense_is_a_bug_and_says_so() -> None:
 _plans = st.builds(
     lambda inits, sidecars, mains, policy, deadline, grace: Plan(
         tuple(
-            [init(f"i{n}") for n in range(inits)]
+            [init("first")] * (inits > 1)
             + [sidecar(f"s{n}") for n in range(sidecars)]
+            + [init("second")] * (inits > 0)
             + [main(f"m{n}", has_pre_stop=n == 1, has_liveness=n == 0) for n in range(mains)]
         ),
         policy,
