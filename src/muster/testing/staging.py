@@ -32,8 +32,14 @@ async def running(*components: Callable[[], Awaitable[None]]) -> AsyncIterator[N
     async def run(component: Callable[[], Awaitable[None]]) -> None:
         await component()
 
+    failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(run(component), name=f"component-{n}") for n, component in enumerate(components)]
-        yield
+        try:
+            yield
+        except BaseException as error:  # carried past the group, which would wrap a failed assertion in a group
+            failure = error
         for task in tasks:
             task.cancel()
+    if failure is not None:
+        raise failure

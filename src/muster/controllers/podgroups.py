@@ -1,0 +1,177 @@
+"""Keeps the status of pod groups: their phase, the counts of their pods, and whether they could be scheduled.
+
+Phases and conditions are Volcano's, so that its clients read them; they follow from the pods alone.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from muster.api import conditions, core, timestamps, volcano
+from muster.api.objects import Key, Object
+from muster.api.raw import Document
+from muster.controllers import gangs
+from muster.runtime.clock import Clock
+from muster.runtime.informers import Informer, all_synced
+from muster.runtime.reconciling import Reconciler
+from muster.runtime.recording import EventRecorder
+from muster.store.protocol import Event, Options, Patch, Revision, Selection, Store, write_one
+
+GATHER_SECONDS = 0.02
+"""Pods of a gang change together: their changes are gathered for so long before the group is written."""
+
+_OPTIONS = Options(manager="muster-podgroups")
+_FINISHED = ("Succeeded", "Failed")
+_SCHEDULED, _UNSCHEDULABLE = "Scheduled", "Unschedulable"
+
+
+def status_of(group: Object, pods: Sequence[core.Pod], now_text: str) -> Document:
+    """The status that the group should have, given its pods. Equal to the present one when nothing is new."""
+    view = group.read(volcano.PodGroup)
+    minimum = max(1, view.spec.min_member or 0)
+    scheduled = [pod for pod in pods if pod.spec.node_name]
+    phases = [pod.status.phase for pod in pods]
+    refusal = None if len(scheduled) >= minimum else _refusal(pods, len(scheduled), minimum)
+    wanted: Document = {
+        "phase": _phase(view.status.phase, scheduled, minimum, is_refused=refusal is not None),
+        "running": phases.count("Running"),
+        "succeeded": phases.count("Succeeded"),
+        "failed": phases.count("Failed"),
+    }
+    listed = {condition.type: condition for condition in view.status.conditions}
+    if len(scheduled) >= minimum:
+        told = [(_SCHEDULED, "True", "tasks in gang are ready to be scheduled", "")]
+        if _UNSCHEDULABLE in listed:
+            told.append((_UNSCHEDULABLE, "False", "", ""))
+    elif refusal is not None:
+        told = [(_UNSCHEDULABLE, "True", *refusal)]
+        if _SCHEDULED in listed:
+            told.append((_SCHEDULED, "False", "", ""))
+    else:
+        told = []
+    for type, status, reason, message in told:
+        before = listed.get(type)
+        is_same = before is not None and (before.status, before.reason or "", before.message or "") == (
+            status, reason, message,
+        )  # fmt: skip
+        if not is_same:
+            listed[type] = volcano.PodGroupCondition(
+                type=type,
+                status=status,
+                transition_id=f"{group.uid}-{group.revision}",
+                last_transition_time=now_text,
+                reason=reason,
+                message=message,
+            )
+    if listed:
+        wanted["conditions"] = [_document(condition) for condition in listed.values()]
+    return wanted
+
+
+def _phase(before: str | None, scheduled: Sequence[core.Pod], minimum: int, *, is_refused: bool) -> str:
+    if len(scheduled) >= minimum:
+        return "Completed" if all(pod.status.phase in _FINISHED for pod in scheduled) else "Running"
+    if is_refused and any(pod.status.phase == "Running" for pod in scheduled):
+        return "Unknown"  # part of the gang runs, and the rest cannot
+    if before == "Completed" and not scheduled:
+        return "Completed"  # its pods were cleaned up
+    return "Inqueue"
+
+
+def _refusal(pods: Sequence[core.Pod], scheduled: int, minimum: int) -> tuple[str, str] | None:
+    """Reason and message, once the scheduler has said of a pod that it cannot be placed."""
+    waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase not in _FINISHED]
+    told = [conditions.find(pod.status.conditions, "PodScheduled") for pod in waiting]
+    refused = [condition for condition in told if condition is not None and condition.status == "False"]
+    if not refused:
+        return None
+    reason = "NotEnoughResources" if len(waiting) + scheduled >= minimum else "NotEnoughTasks"
+    message = (
+        f"{minimum - scheduled}/{len(pods)} tasks in gang unschedulable: pod group is not ready, "
+        f"{len(waiting)} Pending, {minimum} minAvailable; {refused[0].message}"
+    )
+    return reason, message
+
+
+def _document(condition: volcano.PodGroupCondition) -> Document:
+    fields: Document = {
+        "type": condition.type,
+        "status": condition.status,
+        "transitionID": condition.transition_id,
+        "lastTransitionTime": condition.last_transition_time,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+class PodGroupController:
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def run(self) -> None:
+        await _Keeper(self._store, self._clock).run()
+
+
+class _Keeper:
+    """The state of one run."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._events = EventRecorder(store, clock, "muster-podgroups")
+        self._reconciler = Reconciler("podgroups", self._reconcile, clock=clock, workers=2)
+        self._groups = Informer(store, Selection(volcano.POD_GROUP), clock=clock)
+        self._pods = Informer(store, Selection(core.POD), clock=clock)
+        self._pods.index_by("gang", lambda pod: [str(gangs.key_of(pod))] if gangs.key_of(pod).group else [])
+        self._groups.on_event(self._group_changed)
+        self._pods.on_event(self._pod_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for informer in (self._groups, self._pods):
+                group.create_task(informer.run(), name=f"podgroups-{informer.selection.kind.plural}")
+            group.create_task(self._events.run(), name="podgroups-events")
+            await all_synced([self._groups, self._pods])
+            group.create_task(self._reconciler.run(), name="podgroups-reconciler")
+
+    def _group_changed(self, event: Event) -> None:
+        assert event.object is not None
+        self._reconciler.queue.add(event.object.key)
+
+    def _pod_changed(self, event: Event) -> None:
+        assert event.object is not None
+        gang = gangs.key_of(event.object)
+        if gang.group:
+            self._reconciler.queue.add_after(Key(gang.namespace, gang.group), GATHER_SECONDS)
+
+    async def _reconcile(self, key: Key) -> float | None:
+        group = self._groups.get(key)
+        if group is None or group.is_terminating:
+            return None
+        members = self._pods.by_index("gang", str(gangs.GangKey(key.namespace, group=key.name)))
+        pods = [pod.read(core.Pod) for pod in sorted(members, key=lambda pod: pod.key)]
+        wanted = status_of(group, pods, timestamps.to_text(self._clock.now()))
+        present = group.document().get("status") or {}
+        if {**present, **wanted} == present:
+            return None
+        await write_one(
+            self._store,
+            Patch(
+                volcano.POD_GROUP,
+                key,
+                {"status": wanted},
+                subresource="status",
+                based_on=Revision(group.revision),
+                options=_OPTIONS,
+            ),
+        )
+        self._tell(group, wanted)
+        return None
+
+    def _tell(self, group: Object, wanted: Document) -> None:
+        before = {condition.message for condition in group.read(volcano.PodGroup).status.conditions}
+        for condition in wanted.get("conditions", ()):
+            is_refusal = condition["type"] == _UNSCHEDULABLE and condition["status"] == "True"
+            if is_refusal and condition.get("message") not in before:
+                self._events.record(group, "Warning", _UNSCHEDULABLE, condition["message"])
