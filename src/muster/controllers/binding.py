@@ -7,17 +7,18 @@ something changes that could help it.
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from muster import placement
 from muster.api import conditions, core, timestamps, volcano
 from muster.api.errors import ApiError, Unavailable
 from muster.api.objects import Key, Object
-from muster.cluster import Arena, needs_of
+from muster.cluster import Arena, ClusterArrays, needs_of
 from muster.controllers import gangs
 from muster.controllers.gangs import GangKey, Waiting
-from muster.placement import Gang, Placed, PodRequest, Unplaceable
+from muster.placement import Gang, Placed, PodRequest, Unplaceable, Verdict
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer, all_synced
 from muster.runtime.recording import EventRecorder
@@ -50,13 +51,17 @@ _OPTIONS = Options(manager="muster-scheduler")
 _FINISHED = ("Succeeded", "Failed")
 
 
+Place: TypeAlias = Callable[[Sequence[Gang], ClusterArrays], Sequence[Verdict]]
+
+
 class BindingController:
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, place: Place = placement.place) -> None:
         self._store = store
         self._clock = clock
+        self._place = place
 
     async def run(self) -> None:
-        await _Scheduler(self._store, self._clock).run()
+        await _Scheduler(self._store, self._clock, self._place).run()
 
 
 @dataclass(slots=True)
@@ -87,9 +92,10 @@ class _Note:
 class _Scheduler:
     """The state of one run: everything in it is rebuilt from the store on the next."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, place: Place) -> None:
         self._store = store
         self._clock = clock
+        self._place = place
         self._events = EventRecorder(store, clock, "muster-scheduler")
         self._queue: WorkQueue[GangKey] = WorkQueue(clock, max_delay=10.0)
         self._arena = Arena()
@@ -222,7 +228,7 @@ class _Scheduler:
         return left <= 0
 
     async def _try(self, lot: _Lot) -> None:
-        verdicts = placement.place([gang for _, gang in lot.gangs], self._arena.snapshot())
+        verdicts = self._place([gang for _, gang in lot.gangs], self._arena.snapshot()) if lot.gangs else ()
         binds: list[_Binding] = []
         notes: list[_Note] = []
         for (key, _), verdict in zip(lot.gangs, verdicts, strict=True):

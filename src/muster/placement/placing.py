@@ -1,8 +1,8 @@
 """Place gangs on nodes, each all or nothing, in the order given. The seam that the binding controller calls.
 
 A pod goes to the node that stays least used, counted over what the pod asks for; ties go to the node
-that stands first. Pods of one shape share one pass over the nodes: after a pod is placed only its node is
-scored again.
+that stands first. Pods of one shape share one pass over the nodes, across gangs: after a pod is placed only
+its node is scored again.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from muster.placement.requests import Gang, PodRequest, PodShape
 from muster.placement.verdicts import Obstacle, Placed, Reason, Refusal, Unplaceable, Verdict
 
 _Positions = npt.NDArray[np.intp]
+_Scores = npt.NDArray[np.float64]
 
 
 def place(requests: Sequence[Gang], cluster: ClusterArrays) -> Sequence[Verdict]:
@@ -36,11 +37,21 @@ class _Prepared:
     feasible: feasibility.Feasible
 
 
+@dataclass(slots=True, eq=False)
+class _Standing:
+    """How the nodes stand for a shape: minus infinity where a pod of it does not fit."""
+
+    scores: _Scores  # [node]
+    seen: int  # how much of the pass's log of touched nodes the scores reflect
+
+
 class _Pass:
     def __init__(self, cluster: ClusterArrays) -> None:
         self._cluster = cluster
         self._free = cluster.free.copy()
+        self._touched: list[int] = []
         self._prepared: dict[PodShape, _Prepared] = {}
+        self._standings: dict[PodShape, _Standing] = {}
         self._refused: dict[tuple[PodShape, int, int], Unplaceable] = {}
 
     def place(self, gang: Gang) -> Verdict:
@@ -107,29 +118,45 @@ class _Pass:
     def _fill(self, shape: PodShape, count: int) -> list[int]:
         """Place up to `count` pods of the shape: the node of each, in order of placing."""
         prepared = self._prepare(shape)
-        if prepared.unknown:
+        if prepared.unknown or not prepared.candidates.size:
             return []
+        standing = self._standing(shape, prepared)
+        chosen: list[int] = []
+        while len(chosen) < count:
+            position = int(standing.scores.argmax())  # the first of equals
+            if standing.scores[position] == -np.inf:
+                break
+            self._take(prepared, position, +1)
+            standing.scores[position] = self._score(prepared, position)
+            chosen.append(position)
+        standing.seen = len(self._touched)
+        return chosen
+
+    def _standing(self, shape: PodShape, prepared: _Prepared) -> _Standing:
+        known = self._standings.get(shape)
+        if known is None:
+            known = self._standings[shape] = _Standing(self._scores(prepared), len(self._touched))
+        for position in set(self._touched[known.seen :]):
+            if prepared.feasible.mask[position]:
+                known.scores[position] = self._score(prepared, position)
+        return known
+
+    def _scores(self, prepared: _Prepared) -> _Scores:
+        """`_score` for all nodes at once."""
         fits = np.ones(prepared.candidates.shape, dtype=np.bool_)
         for row, amount in prepared.needs:
             fits &= self._free[row, prepared.candidates] >= amount
         positions = prepared.candidates[fits]
-        scores = np.zeros(positions.shape)
+        scores = np.full(self._cluster.exists.shape, -np.inf)
+        scores[positions] = 0.0
         for row, amount in prepared.scored:
-            scores += (self._free[row, positions] - amount) / self._cluster.allocatable[row, positions]
-        chosen: list[int] = []
-        while len(chosen) < count and positions.size:
-            best = int(scores.argmax())  # the first of equals
-            if scores[best] == -np.inf:
-                break
-            position = int(positions[best])
-            self._take(prepared, position, +1)
-            scores[best] = self._score(prepared, position)
-            chosen.append(position)
-        return chosen
+            scores[positions] += (self._free[row, positions] - amount) / self._cluster.allocatable[row, positions]
+        return scores
 
     def _take(self, prepared: _Prepared, position: int, sign: int) -> None:
         for row, amount in prepared.needs:
             self._free[row, position] -= sign * amount
+        self._touched.append(position)
 
     def _score(self, prepared: _Prepared, position: int) -> float:
         """How unused the node stays with one more pod on it; minus infinity where the pod does not fit."""

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 from muster.api import conditions, core, errors
 from muster.api.objects import Key, Object
+from muster.cluster import ClusterArrays
 from muster.controllers.binding import BindingController
+from muster.placement import Gang, Verdict, place
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Bind, Delete, Patch, Refused, Result, Selection, Store, Write, write_one
@@ -155,8 +157,14 @@ class Spy:
 async def test_an_idle_scheduler_writes_nothing_and_tells_a_thing_once(clock: VirtualClock) -> None:
     async with EmbeddedStore.in_memory(clock=clock) as inner:
         store = Spy(inner)
+        passes: list[int] = []
+
+        def counting(gangs: Sequence[Gang], cluster: ClusterArrays) -> Sequence[Verdict]:
+            passes.append(len(gangs))
+            return place(gangs, cluster)
+
         await stage(inner, a_node("n").cpu(1), a_pod("p").cpu(2))
-        async with running(BindingController(store, clock).run):  # type: ignore[arg-type]
+        async with running(BindingController(store, clock, counting).run):  # type: ignore[arg-type]
             await clock.sleep(10)
             count = len(store.batches)
             for heartbeat in range(20):
@@ -166,6 +174,7 @@ async def test_an_idle_scheduler_writes_nothing_and_tells_a_thing_once(clock: Vi
                 )
                 await clock.sleep(60)
             assert len(store.batches) == count
+            assert passes == [1], "heartbeats of nodes and our own notes help nobody"
             assert (await events_of(inner, "p"))["FailedScheduling"].count == 1
         async with running(BindingController(store, clock).run):  # type: ignore[arg-type]
             await clock.sleep(60)
