@@ -1,0 +1,271 @@
+"""`ClusterState`: nodes and pods as columns and small indexes, mutable, with one owner, and no I/O.
+
+Fed by watch changes and by the scheduler's own assumptions. Matrices are resource-major (`used[resource, node]`): a
+filter reads one resource of all nodes as one contiguous row. A node is a position on the node axis ("slot"); the
+position of a node that is gone stays, masked out by `exists`, and is given to the next new node.
+Pods count against a node by its name, whether or not the node is known yet: changes may come in any order.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, Self
+
+import numpy as np
+
+from muster.api import core
+from muster.cluster.arena import _longer, _taller, _wider, allocatable_of
+from muster.cluster.columns import ABSENT, Amounts, Codes, NodeMask
+from muster.cluster.pods import PodInfo, Shapes
+
+FINISHED = ("Succeeded", "Failed")
+
+
+class PodObserver(Protocol):
+    """An index that follows which pods are where. Told of every pod on a known node, exactly once each way."""
+
+    def pod_assigned(self, pod: PodInfo, slot: int) -> None: ...
+
+    def pod_released(self, pod: PodInfo, slot: int) -> None: ...
+
+
+class Image:
+    """An image that nodes have: its size, and on which slots it is."""
+
+    __slots__ = ("size", "slots")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.slots: set[int] = set()
+
+
+class ClusterState:
+    def __init__(self, shapes: Shapes | None = None) -> None:
+        self.shapes = shapes or Shapes()
+        self.resources: dict[str, int] = {}
+        """Row of each resource. Others have no row: no node has any, no pod uses any."""
+        self.names: list[str] = []
+        self.slots: dict[str, int] = {}
+        self.nodes: list[core.Node | None] = []
+        self.allocatable: Amounts = np.zeros((8, 16), dtype=np.int64)
+        self.used: Amounts = np.zeros((8, 16), dtype=np.int64)
+        """[resource, slot]: requests of the pods there. May exceed `allocatable`: nodes shrink."""
+        self.nonzero: Amounts = np.zeros((2, 16), dtype=np.int64)
+        """[cpu milli | memory bytes, slot]: as scores count usage (see `PodShape.nonzero`)."""
+        self.exists: NodeMask = np.zeros(16, dtype=np.bool_)
+        self.unschedulable: NodeMask = np.zeros(16, dtype=np.bool_)
+        self.taint_code: Codes = np.zeros(16, dtype=np.int32)
+        """[slot] → position in `taint_sets`: nodes tainted alike are judged once."""
+        self.taint_sets: list[tuple[core.Taint, ...]] = []
+        self.label_keys: dict[str, int] = {}
+        self.label_values: dict[str, int] = {}
+        self.labels: Codes = np.full((8, 16), ABSENT, dtype=np.int32)
+        """[label key, slot] → code of the value in `label_values`, or ABSENT."""
+        self.images: dict[str, Image] = {}
+        self.pods: dict[str, tuple[PodInfo, str]] = {}
+        """By uid: every pod that counts, and the name of its node."""
+        self.pods_on: list[dict[str, PodInfo]] = []
+        """[slot] → the pods there by uid."""
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        """Labels of namespaces, for terms that select pods by them."""
+        self.observers: list[PodObserver] = []
+        self.nodes_version = 0
+        """Grows with every change of a node: whatever was worked out from node objects is then stale."""
+        self.touched: list[int] = []
+        """Slots whose pods changed, in order. Only grows: a reader remembers how far it has read."""
+        self._unplaced: dict[str, dict[str, PodInfo]] = {}  # pods on nodes that are not known, by node name
+        self._free_slots: list[int] = []
+        self._taint_codes: dict[tuple[core.Taint, ...], int] = {}
+
+    @classmethod
+    def of(cls, nodes: Iterable[core.Node], pods: Iterable[core.Pod] = ()) -> Self:
+        """A state from views: those of `pods` that have a node and have not finished count."""
+        state = cls()
+        for node in nodes:
+            state.node_changed(node)
+        for pod in pods:
+            if pod.spec.node_name and pod.status.phase not in FINISHED:
+                state.assign(state.shapes.info(pod), pod.spec.node_name)
+        return state
+
+    @property
+    def width(self) -> int:
+        """Length of the node axis: every column, mask and score is as long."""
+        return len(self.names)
+
+    @property
+    def node_count(self) -> int:
+        return len(self.slots)
+
+    def mask(self, value: bool = False) -> NodeMask:
+        return np.full(self.width, value, dtype=np.bool_)
+
+    def column(self, resource: str) -> int | None:
+        return self.resources.get(resource)
+
+    def labelled(self, key: str) -> Codes | None:
+        """[slot] → the code of the node's value for the label, ABSENT where it has none; None where no node has."""
+        row = self.label_keys.get(key)
+        return None if row is None else self.labels[row, : self.width]
+
+    def value_code(self, value: str) -> int:
+        """The code of a label value; for one that no node has, a code that equals no other."""
+        return self.label_values.get(value, ABSENT - 1)
+
+    # Nodes
+
+    def node_changed(self, node: core.Node) -> None:
+        """A node was added, or anything about it changed."""
+        name = node.metadata.name
+        slot = self.slots.get(name)
+        if slot is None:
+            slot = self._new_slot(name)
+        previous = self.nodes[slot]
+        self.nodes[slot] = node
+        self._set_allocatable(slot, allocatable_of(node))
+        self.exists[slot] = True
+        self.unschedulable[slot] = bool(node.spec.unschedulable)
+        self.taint_code[slot] = self._taint_code(node.spec.taints)
+        self._label(slot, node.metadata.labels or {})
+        self._update_images(slot, previous, node)
+        self.nodes_version += 1
+
+    def node_removed(self, name: str) -> None:
+        slot = self.slots.get(name)
+        if slot is None:
+            return
+        pods = self.pods_on[slot]
+        for pod in list(pods.values()):
+            self._leave(pod, slot)
+        if pods:
+            self._unplaced[name] = dict(pods)
+            pods.clear()
+        self._update_images(slot, self.nodes[slot], None)
+        del self.slots[name]
+        self.nodes[slot] = None
+        self.names[slot] = ""
+        self.exists[slot] = False
+        self._set_allocatable(slot, {})
+        self._label(slot, {})
+        self._free_slots.append(slot)
+        self.nodes_version += 1
+
+    # Pods
+
+    def assign(self, pod: PodInfo, node: str) -> None:
+        """The pod counts against the node from now on; against the node it was on before, no longer."""
+        known = self.pods.get(pod.uid)
+        if known is not None:
+            self.release(pod.uid)
+        self.pods[pod.uid] = (pod, node)
+        slot = self.slots.get(node)
+        if slot is None:
+            self._unplaced.setdefault(node, {})[pod.uid] = pod
+            return
+        self.pods_on[slot][pod.uid] = pod
+        self._enter(pod, slot)
+
+    def release(self, uid: str) -> None:
+        known = self.pods.pop(uid, None)
+        if known is None:
+            return
+        pod, node = known
+        slot = self.slots.get(node)
+        if slot is None:
+            waiting = self._unplaced[node]
+            del waiting[uid]
+            if not waiting:
+                del self._unplaced[node]
+            return
+        del self.pods_on[slot][uid]
+        self._leave(pod, slot)
+
+    def node_of(self, uid: str) -> str | None:
+        known = self.pods.get(uid)
+        return known[1] if known else None
+
+    def _enter(self, pod: PodInfo, slot: int) -> None:
+        for resource, amount in pod.needs.items():
+            self.used[self.row(resource), slot] += amount
+        self.nonzero[0, slot] += pod.nonzero[0]
+        self.nonzero[1, slot] += pod.nonzero[1]
+        self.touched.append(slot)
+        for observer in self.observers:
+            observer.pod_assigned(pod, slot)
+
+    def _leave(self, pod: PodInfo, slot: int) -> None:
+        for resource, amount in pod.needs.items():
+            self.used[self.resources[resource], slot] -= amount
+        self.nonzero[0, slot] -= pod.nonzero[0]
+        self.nonzero[1, slot] -= pod.nonzero[1]
+        self.touched.append(slot)
+        for observer in self.observers:
+            observer.pod_released(pod, slot)
+
+    # Columns
+
+    def row(self, resource: str) -> int:
+        """The row of a resource, made where it is new."""
+        row = self.resources.setdefault(resource, len(self.resources))
+        if row == self.used.shape[0]:
+            self.used = _taller(self.used, 0)
+            self.allocatable = _taller(self.allocatable, 0)
+        return row
+
+    def _set_allocatable(self, slot: int, amounts: Mapping[str, int]) -> None:
+        rows = {self.row(resource): amount for resource, amount in amounts.items()}
+        self.allocatable[:, slot] = 0
+        for row, amount in rows.items():
+            self.allocatable[row, slot] = amount
+
+    def _new_slot(self, name: str) -> int:
+        if self._free_slots:
+            slot = self._free_slots.pop()
+            self.names[slot] = name
+        else:
+            slot = len(self.names)
+            self.names.append(name)
+            self.nodes.append(None)
+            self.pods_on.append({})
+            if slot == self.exists.shape[0]:
+                self._widen()
+        self.slots[name] = slot
+        for pod in self._unplaced.pop(name, {}).values():  # bound before the node was seen
+            self.pods_on[slot][pod.uid] = pod
+            self._enter(pod, slot)
+        return slot
+
+    def _taint_code(self, taints: Sequence[core.Taint]) -> int:
+        known = tuple(taints)
+        code = self._taint_codes.setdefault(known, len(self.taint_sets))
+        if code == len(self.taint_sets):
+            self.taint_sets.append(known)
+        return code
+
+    def _label(self, slot: int, labels: Mapping[str, str]) -> None:
+        self.labels[:, slot] = ABSENT
+        for key, value in labels.items():
+            row = self.label_keys.setdefault(key, len(self.label_keys))
+            if row == self.labels.shape[0]:
+                self.labels = _taller(self.labels, ABSENT)
+            self.labels[row, slot] = self.label_values.setdefault(value, len(self.label_values))
+
+    def _update_images(self, slot: int, previous: core.Node | None, node: core.Node | None) -> None:
+        if previous is not None:
+            for name in (name for image in previous.status.images for name in image.names):
+                if name in self.images:
+                    self.images[name].slots.discard(slot)
+        if node is None:
+            return
+        for listed in node.status.images:
+            for name in listed.names:
+                image = self.images.setdefault(name, Image())
+                image.size = listed.size_bytes or 0
+                image.slots.add(slot)
+
+    def _widen(self) -> None:
+        self.used = _wider(self.used, 0)
+        self.allocatable = _wider(self.allocatable, 0)
+        self.nonzero = _wider(self.nonzero, 0)
+        self.labels = _wider(self.labels, ABSENT)
+        self.exists = _longer(self.exists)
+        self.unschedulable = _longer(self.unschedulable)
+        self.taint_code = _longer(self.taint_code)

@@ -1,0 +1,1 @@
+"""In-tree plugins, one module each. `profiles.IN_TREE` names them."""

@@ -1,0 +1,10 @@
+"""Which adapter runs which suite."""
+
+from collections.abc import Mapping
+
+from tests.conformance.adapters import kube
+from tests.conformance.cases import Adapters
+
+ADAPTERS: Mapping[str, Adapters] = {
+    "kube-scheduler": kube.ADAPTERS,
+}

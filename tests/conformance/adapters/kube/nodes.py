@@ -1,0 +1,3 @@
+from tests.conformance.cases import Adapters
+
+ADAPTERS: Adapters = {}
