@@ -56,6 +56,7 @@ class Agent:
         self._clock = clock
         self._config = config
         self._home = config.directory / "pods"
+        self._trash = config.directory / "trash"
         self._workers: dict[str, PodWorker] = {}
         self._starting: set[str] = set()
         self._waiting: dict[str, PodWorker] = {}  # admitted once pods that are ending have let go, in order of arrival
@@ -85,6 +86,7 @@ class Agent:
     async def run(self) -> None:
         """Until cancelled. Pods run on."""
         self._home.mkdir(parents=True, exist_ok=True)
+        self._trash.mkdir(exist_ok=True)
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             tasks.create_task(self._stay_registered(), name="node registration")
@@ -245,12 +247,15 @@ class Agent:
             self._erase(worker.uid)
 
     def _erase(self, uid: str) -> None:
-        home = self._home / uid
+        """Out of the way at once, so that nothing finds it half removed; deleting a large directory takes its time."""
+        home, discarded = self._home / uid, self._trash / uid
         if _is_plain(uid) and home.exists():
-            self._spawn(asyncio.to_thread(pods.erase, home), f"removal of {home.name}")
+            home.rename(discarded)
+            self._spawn(asyncio.to_thread(pods.erase, discarded), f"removal of {home.name}")
 
     async def _sweep(self) -> None:
         """Once, when the first list is in: directories whose pods are gone. What still runs there is ended first."""
+        await asyncio.to_thread(pods.erase_all_in, self._trash)
         await self._informer.synced()
         known = {found.uid for found in self._informer.items()}
         for home in sorted(self._home.iterdir()):
@@ -258,7 +263,7 @@ class Agent:
                 continue
             found = pods.saved_object(home)
             if found is None or found.uid != home.name:
-                await asyncio.to_thread(pods.erase, home)
+                self._erase(home.name)
                 continue
             self._starting.add(found.uid)
             await self._take_up(found, home)

@@ -406,6 +406,11 @@ def erase(home: Path) -> None:
     shutil.rmtree(home, ignore_errors=True)
 
 
+def erase_all_in(trash: Path) -> None:
+    for discarded in trash.iterdir():
+        erase(discarded)
+
+
 def _grace_of(found: Object) -> float:
     asked = found.meta.deletion_grace_period_seconds
     if asked is not None:

@@ -1,6 +1,7 @@
 """Reading logs: options, tails, times, rotation, following."""
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -165,7 +166,7 @@ def test_a_tail_is_the_end_of_the_whole(
 ) -> None:
     pod = tmp_path_factory.mktemp("pod")
     edges = [0, *sorted(min(cut, len(lines)) for cut in cuts), len(lines)]
-    files = ["".join(record(1, t, tag) for t, tag in lines[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+    files = ["".join(record(1, t, tag) for t, tag in lines[a:b]) for a, b in pairwise(edges)]
     write(pod, *files)
     whole = asyncio.run(text(pod))
     # A last record without newline is a line of its own, even where it is empty.
@@ -195,9 +196,12 @@ async def test_a_long_log_is_read_from_its_end(tmp_path: Path) -> None:
         ({"sinceSeconds": "60"}, LogOptions(since=Instant(NOW - 60))),
         ({"sinceTime": "2026-01-02T03:04:05Z"}, LogOptions(since=NOW)),
         ({"sinceTime": "2026-01-02T04:04:05+01:00"}, LogOptions(since=NOW)),
-        ({"timestamps": "1", "previous": "true", "limitBytes": "10"}, LogOptions(timestamps=True, previous=True, limit_bytes=10)),
+        (
+            {"timestamps": "1", "previous": "true", "limitBytes": "10"},
+            LogOptions(timestamps=True, previous=True, limit_bytes=10),
+        ),
     ],
-)  # fmt: skip
+)
 def test_queries_as_kubectl_writes_them(query: dict[str, str], options: LogOptions) -> None:
     assert logs.parse_query(query, NOW) == options
 
