@@ -1,13 +1,16 @@
-"""All controllers at once, over SQLite and in real time, as `muster up` runs them."""
+"""All controllers at once in real time: over SQLite as `muster up` runs them, and over HTTP as they run alone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+
+import pytest
 
 from muster.api import core, volcano
 from muster.api.objects import Key
 from muster.controllers.binding import BindingController
+from muster.controllers.events import EventCleaner
 from muster.controllers.garbage import GarbageCollector
 from muster.controllers.namespaces import NamespaceController
 from muster.controllers.nodes import NodeController
@@ -15,25 +18,36 @@ from muster.controllers.podgroups import PodGroupController
 from muster.runtime.clock import SystemClock
 from muster.runtime.supervision import supervise
 from muster.store.embedded import EmbeddedStore
+from muster.store.http import HttpStore
 from muster.store.protocol import Create, Delete, Patch, Selection, Store, write_one
 from muster.testing.builders import Builder, a_node, a_pod, a_pod_group
+from muster.testing.servers import serving
 from muster.testing.staging import running, stage
 
 CLOCK = SystemClock()
 
 
 @asynccontextmanager
-async def a_platform(path: Path) -> AsyncIterator[EmbeddedStore]:
-    async with EmbeddedStore.on_disk(path / "store.db", clock=CLOCK) as store:
+async def a_platform(path: Path, how: str) -> AsyncIterator[EmbeddedStore]:
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(EmbeddedStore.on_disk(path / "store.db", clock=CLOCK))
+        theirs: Store = store
+        if how == "http":
+            address = await stack.enter_async_context(serving(store))
+            theirs = await stack.enter_async_context(HttpStore(address.url, address.token))
         components = {
-            "binding": BindingController(store, CLOCK).run,
-            "pod groups": PodGroupController(store, CLOCK).run,
-            "nodes": NodeController(store, CLOCK).run,
-            "garbage": GarbageCollector(store, CLOCK).run,
-            "namespaces": NamespaceController(store, CLOCK).run,
+            "binding": BindingController(theirs, CLOCK).run,
+            "pod groups": PodGroupController(theirs, CLOCK).run,
+            "nodes": NodeController(theirs, CLOCK).run,
+            "garbage": GarbageCollector(theirs, CLOCK).run,
+            "namespaces": NamespaceController(theirs, CLOCK).run,
+            "events": EventCleaner(theirs, CLOCK).run,
         }
-        async with running(lambda: supervise(components, clock=CLOCK)):
-            yield store
+        await stack.enter_async_context(running(lambda: supervise(components, clock=CLOCK)))
+        yield store
+
+
+over_each_store = pytest.mark.parametrize("how", ["embedded", "http"])
 
 
 async def until(holds: Callable[[], Coroutine[None, None, bool]], seconds: float = 20.0) -> float:
@@ -50,8 +64,9 @@ async def are_bound(store: Store, *names: str) -> bool:
     return all(pods.get(name) for name in names)
 
 
-async def test_a_lone_pod_is_bound_in_milliseconds(tmp_path: Path) -> None:
-    async with a_platform(tmp_path) as store:
+@over_each_store
+async def test_a_lone_pod_is_bound_in_milliseconds(tmp_path: Path, how: str) -> None:
+    async with a_platform(tmp_path, how) as store:
         await stage(store, a_node("n").cpu(64))
         await asyncio.sleep(0.2)
         took = []
@@ -63,8 +78,9 @@ async def test_a_lone_pod_is_bound_in_milliseconds(tmp_path: Path) -> None:
         assert sorted(took)[len(took) // 2] < 0.1, took
 
 
-async def test_a_job_lives_and_everything_of_it_goes_with_its_namespace(tmp_path: Path) -> None:
-    async with a_platform(tmp_path) as store:
+@over_each_store
+async def test_a_job_lives_and_everything_of_it_goes_with_its_namespace(tmp_path: Path, how: str) -> None:
+    async with a_platform(tmp_path, how) as store:
         await stage(store, a_node("n").gpus(8))
         await stage(store, Builder({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}))
         (group,) = await stage(store, a_pod_group("g", "team").min_member(4))
@@ -92,11 +108,12 @@ async def test_a_job_lives_and_everything_of_it_goes_with_its_namespace(tmp_path
         assert not (await store.list(Selection(volcano.POD_GROUP))).items
 
 
-async def test_after_a_restart_what_was_bound_still_counts(tmp_path: Path) -> None:
-    async with a_platform(tmp_path) as store:
+@over_each_store
+async def test_after_a_restart_what_was_bound_still_counts(tmp_path: Path, how: str) -> None:
+    async with a_platform(tmp_path, how) as store:
         await stage(store, a_node("n").cpu(2), a_pod("first").cpu(2))
         await until(lambda: are_bound(store, "first"))
-    async with a_platform(tmp_path) as store:
+    async with a_platform(tmp_path, how) as store:
         await stage(store, a_pod("second").cpu(2))
 
         async def is_told() -> bool:

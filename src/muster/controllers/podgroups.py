@@ -37,23 +37,29 @@ def status_of(group: Object, pods: Sequence[core.Pod], now_text: str) -> Documen
         "succeeded": phases.count("Succeeded"),
         "failed": phases.count("Failed"),
     }
-    listed = {condition.type: condition for condition in view.status.conditions}
-    if len(scheduled) >= minimum:
-        told = [(_SCHEDULED, "True", "tasks in gang are ready to be scheduled", "")]
-        if _UNSCHEDULABLE in listed:
-            told.append((_UNSCHEDULABLE, "False", "", ""))
+    listed = _conditions(group, refusal, now_text, is_scheduled=len(scheduled) >= minimum)
+    if listed:
+        wanted["conditions"] = [_document(condition) for condition in listed]
+    return wanted
+
+
+def _conditions(
+    group: Object, refusal: tuple[str, str] | None, now_text: str, *, is_scheduled: bool
+) -> Sequence[volcano.PodGroupCondition]:
+    listed = {condition.type: condition for condition in group.read(volcano.PodGroup).status.conditions}
+    told: dict[str, tuple[str, str, str]] = {}  # status, reason, message
+    if is_scheduled:
+        told[_SCHEDULED] = ("True", "tasks in gang are ready to be scheduled", "")
     elif refusal is not None:
-        told = [(_UNSCHEDULABLE, "True", *refusal)]
-        if _SCHEDULED in listed:
-            told.append((_SCHEDULED, "False", "", ""))
-    else:
-        told = []
-    for type, status, reason, message in told:
+        told[_UNSCHEDULABLE] = ("True", *refusal)
+    if told:
+        # The two contradict each other: one that held before no longer does.
+        told |= {
+            type: ("False", "", "") for type in (_SCHEDULED, _UNSCHEDULABLE) if type in listed and type not in told
+        }
+    for type, (status, reason, message) in told.items():
         before = listed.get(type)
-        is_same = before is not None and (before.status, before.reason or "", before.message or "") == (
-            status, reason, message,
-        )  # fmt: skip
-        if not is_same:
+        if before is None or (before.status, before.reason or "", before.message or "") != (status, reason, message):
             listed[type] = volcano.PodGroupCondition(
                 type=type,
                 status=status,
@@ -62,9 +68,7 @@ def status_of(group: Object, pods: Sequence[core.Pod], now_text: str) -> Documen
                 reason=reason,
                 message=message,
             )
-    if listed:
-        wanted["conditions"] = [_document(condition) for condition in listed.values()]
-    return wanted
+    return list(listed.values())
 
 
 def _phase(before: str | None, scheduled: Sequence[core.Pod], minimum: int, *, is_refused: bool) -> str:

@@ -13,7 +13,7 @@ from muster.api import core, errors
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.runtime.clock import VirtualClock, run_virtual
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer, all_synced, by_owner
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import (
     Change,
@@ -213,7 +213,13 @@ async def test_indices_follow_changes(clock: VirtualClock) -> None:
             assert not informer.by_index("colour", "red")
             assert [item.key.name for item in informer.by_index("colour", "blue")] == ["a"]
         late = Informer(store, MAPS, clock=clock)
+        late.index_by("owner", by_owner)
         async with running(late):
+            owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "some-uid"}
+            body = {"metadata": {"ownerReferences": [owner]}}
+            await store.write([Patch(core.CONFIG_MAP, Key("default", "a"), body)])
+            await clock.sleep(1)
+            assert [item.key.name for item in late.by_index("owner", "some-uid")] == ["a"]
             late.index_by("name", lambda found: [found.key.name])
             assert [item.key.name for item in late.by_index("name", "a")] == ["a"]
 
