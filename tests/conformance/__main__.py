@@ -43,9 +43,8 @@ def _show(report: dict[str, dict[str, dict[str, int]]]) -> None:
     print(f"{'suite':58} {'passed':>7} {'failed':>7} {'n/a':>7}")
     for system, rows in report.items():
         for suite, counts in rows.items():
-            print(
-                f"{system}/{suite:{57 - len(system)}} {counts['passed']:7} {counts['failed']:7} {counts['not_applicable']:7}"
-            )
+            numbers = (counts["passed"], counts["failed"], counts["not_applicable"])
+            print(f"{f'{system}/{suite}':58}" + "".join(f" {number:7}" for number in numbers))
         totals = [sum(row[key] for row in rows.values()) for key in ("passed", "failed", "not_applicable")]
         print(f"{system + ' in all':58} {totals[0]:7} {totals[1]:7} {totals[2]:7}")
 
