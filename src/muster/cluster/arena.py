@@ -6,43 +6,28 @@ against a node by its name, whether or not the node is known yet: changes may co
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
-from muster.api import core, quantity
-from muster.cluster.columns import ABSENT, PODS, Amounts, ClusterArrays, Codes, NodeMask, NodeTaint
-
-S = TypeVar("S", np.int64, np.int32, np.bool_)
-
-LARGEST_AMOUNT = 2**50
-"""Absurd amounts count as this (a pebibyte): thousands of them still add up inside an int64."""
+from muster.api import core
+from muster.cluster.amounts import allocatable_of, clamped, needs_of
+from muster.cluster.columns import (
+    ABSENT,
+    PODS,
+    Amounts,
+    ClusterArrays,
+    Codes,
+    NodeMask,
+    NodeTaint,
+    longer,
+    taller,
+    wider,
+)
 
 _PODS_IF_UNSAID = 110  # what a kubelet allows by default
 _KEEPS_PODS_OFF = ("NoSchedule", "NoExecute")
 _FINISHED = ("Succeeded", "Failed")
-
-
-def allocatable_of(node: core.Node) -> dict[str, int]:
-    """What a node has for pods, in the arena's units: milli for cpu, whole units for all else."""
-    found = {PODS: _PODS_IF_UNSAID}
-    for name, text in (node.status.allocatable or {}).items():
-        try:
-            amount = quantity.parse(text)
-        except quantity.BadQuantity:
-            continue  # status is not validated; one node's nonsense must not stop the placing of all others
-        found[name] = amount.milli if name == "cpu" else amount.units
-    return clamped(found)
-
-
-def needs_of(spec: core.PodSpec) -> dict[str, int]:
-    """What a pod takes of its node, its place among the node's pods included."""
-    return clamped({**core.pod_requests(spec), PODS: 1})
-
-
-def clamped(amounts: Mapping[str, int]) -> dict[str, int]:
-    return {name: min(amount, LARGEST_AMOUNT) for name, amount in amounts.items()}
 
 
 class Arena:
@@ -83,7 +68,10 @@ class Arena:
         name = node.metadata.name
         slot = self._slot(name)
         self._nodes[name] = node
-        rows = {self._resource(resource): amount for resource, amount in allocatable_of(node).items()}
+        rows = {
+            self._resource(resource): amount
+            for resource, amount in ({PODS: _PODS_IF_UNSAID} | allocatable_of(node)).items()
+        }
         self._free[:, slot] -= self._allocatable[:, slot]
         self._allocatable[:, slot] = 0
         for row, amount in rows.items():
@@ -169,8 +157,8 @@ class Arena:
     def _resource(self, name: str) -> int:
         row = self._resources.setdefault(name, len(self._resources))
         if row == self._free.shape[0]:
-            self._free = _taller(self._free, 0)
-            self._allocatable = _taller(self._allocatable, 0)
+            self._free = taller(self._free, 0)
+            self._allocatable = taller(self._allocatable, 0)
         return row
 
     def _taint_code(self, node: core.Node) -> int:
@@ -189,17 +177,17 @@ class Arena:
         for key, value in labels.items():
             row = self._label_keys.setdefault(key, len(self._label_keys))
             if row == self._labels.shape[0]:
-                self._labels = _taller(self._labels, ABSENT)
+                self._labels = taller(self._labels, ABSENT)
             self._labels[row, slot] = self._label_values.setdefault(value, len(self._label_values))
 
     def _widen(self) -> None:
-        self._free = _wider(self._free, 0)
-        self._allocatable = _wider(self._allocatable, 0)
-        self._labels = _wider(self._labels, ABSENT)
-        self._exists = _longer(self._exists)
-        self._ready = _longer(self._ready)
-        self._cordoned = _longer(self._cordoned)
-        self._taint_class = _longer(self._taint_class)
+        self._free = wider(self._free, 0)
+        self._allocatable = wider(self._allocatable, 0)
+        self._labels = wider(self._labels, ABSENT)
+        self._exists = longer(self._exists)
+        self._ready = longer(self._ready)
+        self._cordoned = longer(self._cordoned)
+        self._taint_class = longer(self._taint_class)
 
     def _compact(self) -> None:
         """Fresh columns for the nodes that exist, in their order. Old snapshots keep the old tables."""
@@ -207,15 +195,3 @@ class Arena:
         self._clear()
         for node in nodes:
             self.node_changed(node)
-
-
-def _taller(matrix: npt.NDArray[S], fill: int) -> npt.NDArray[S]:
-    return np.concatenate([matrix, np.full_like(matrix, fill)], axis=0)
-
-
-def _wider(matrix: npt.NDArray[S], fill: int) -> npt.NDArray[S]:
-    return np.concatenate([matrix, np.full_like(matrix, fill)], axis=1)
-
-
-def _longer(column: npt.NDArray[S]) -> npt.NDArray[S]:
-    return np.concatenate([column, np.zeros_like(column)])

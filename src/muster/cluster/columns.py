@@ -6,7 +6,7 @@ contiguous row. A node is its position on the node axis; positions of nodes that
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ Amounts: TypeAlias = npt.NDArray[np.int64]
 Codes: TypeAlias = npt.NDArray[np.int32]
 NodeMask: TypeAlias = npt.NDArray[np.bool_]
 """One truth value a node."""
+
+S = TypeVar("S", np.int64, np.int32, np.bool_)
 
 PODS = "pods"
 ABSENT = -1
@@ -65,3 +67,15 @@ class ClusterArrays:
             return np.zeros(self.exists.shape, dtype=np.bool_)
         found: NodeMask = self.labels[row] == code
         return found
+
+
+def taller(matrix: npt.NDArray[S], fill: int) -> npt.NDArray[S]:
+    return np.concatenate([matrix, np.full_like(matrix, fill)], axis=0)
+
+
+def wider(matrix: npt.NDArray[S], fill: int) -> npt.NDArray[S]:
+    return np.concatenate([matrix, np.full_like(matrix, fill)], axis=1)
+
+
+def longer(column: npt.NDArray[S]) -> npt.NDArray[S]:
+    return np.concatenate([column, np.zeros_like(column)])

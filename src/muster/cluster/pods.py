@@ -11,7 +11,7 @@ from muster.api import core, quantity, raw, timestamps
 from muster.api.core.requests import amounts, combine, is_sidecar, requests_of
 from muster.api.meta import Instant
 from muster.api.objects import Key
-from muster.cluster.arena import needs_of
+from muster.cluster.amounts import needs_of
 
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 NO_LABELS: Mapping[str, str] = {}

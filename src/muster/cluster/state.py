@@ -12,8 +12,8 @@ from typing import Protocol, Self
 import numpy as np
 
 from muster.api import core
-from muster.cluster.arena import _longer, _taller, _wider, allocatable_of
-from muster.cluster.columns import ABSENT, Amounts, Codes, NodeMask
+from muster.cluster.amounts import allocatable_of
+from muster.cluster.columns import ABSENT, Amounts, Codes, NodeMask, longer, taller, wider
 from muster.cluster.pods import PodInfo, Shapes
 
 FINISHED = ("Succeeded", "Failed")
@@ -206,8 +206,8 @@ class ClusterState:
         """The row of a resource, made where it is new."""
         row = self.resources.setdefault(resource, len(self.resources))
         if row == self.used.shape[0]:
-            self.used = _taller(self.used, 0)
-            self.allocatable = _taller(self.allocatable, 0)
+            self.used = taller(self.used, 0)
+            self.allocatable = taller(self.allocatable, 0)
         return row
 
     def _set_allocatable(self, slot: int, amounts: Mapping[str, int]) -> None:
@@ -245,7 +245,7 @@ class ClusterState:
         for key, value in labels.items():
             row = self.label_keys.setdefault(key, len(self.label_keys))
             if row == self.labels.shape[0]:
-                self.labels = _taller(self.labels, ABSENT)
+                self.labels = taller(self.labels, ABSENT)
             self.labels[row, slot] = self.label_values.setdefault(value, len(self.label_values))
 
     def _update_images(self, slot: int, previous: core.Node | None, node: core.Node | None) -> None:
@@ -262,10 +262,10 @@ class ClusterState:
                 image.slots.add(slot)
 
     def _widen(self) -> None:
-        self.used = _wider(self.used, 0)
-        self.allocatable = _wider(self.allocatable, 0)
-        self.nonzero = _wider(self.nonzero, 0)
-        self.labels = _wider(self.labels, ABSENT)
-        self.exists = _longer(self.exists)
-        self.unschedulable = _longer(self.unschedulable)
-        self.taint_code = _longer(self.taint_code)
+        self.used = wider(self.used, 0)
+        self.allocatable = wider(self.allocatable, 0)
+        self.nonzero = wider(self.nonzero, 0)
+        self.labels = wider(self.labels, ABSENT)
+        self.exists = longer(self.exists)
+        self.unschedulable = longer(self.unschedulable)
+        self.taint_code = longer(self.taint_code)
