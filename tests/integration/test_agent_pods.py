@@ -173,6 +173,11 @@ async def test_the_environment_is_the_pods_own(home: House) -> None:
     assert f"TMPDIR={home_directory}/tmp\n" in text
 
 
+async def test_no_descriptors_leak_into_the_command(home: House) -> None:
+    found = await home.run(a_pod("a", PYTHON, "-c", "import os; print(sorted(os.listdir('/proc/self/fd')))"))
+    assert await home.logs(found) == "['0', '1', '2', '3']\n", "3 is the listing itself"
+
+
 async def test_gpus_are_shown(home: House) -> None:
     limits = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
     found = await home.run(shell("a", "echo $CUDA_VISIBLE_DEVICES", container=limits))
@@ -445,13 +450,16 @@ async def test_two_hundred_short_pods(home: House) -> None:
 
 
 async def test_a_keeper_that_is_killed_takes_its_process_along_and_is_reported(home: House) -> None:
-    made = await home.create(shell("a", "echo up; sleep 300"))
+    made = await home.create(shell("a", "setsid sleep 300 & sleep 300 & echo up; sleep 300"))
     await home.until_logged(made, "up")
-    state = next(process for process in psutil.process_iter() if _belongs_to(process, made.uid))
-    keeper = state.parent()
+    await asyncio.sleep(0.1)
+    group = [process for process in psutil.process_iter() if _belongs_to(process, made.uid)]
+    assert len(group) == 4
+    keeper = group[0].parent()
     assert keeper is not None
     keeper.kill()
     found = await home.until("a", is_over)
     assert (ended(found).exit_code, ended(found).reason) == (137, "Error")
-    assert "keeper" in (ended(found).message or "") or "kept" in (ended(found).message or "")
-    await gone(state.pid)
+    assert "kept this container" in (ended(found).message or "")
+    for process in group:
+        await gone(process.pid)

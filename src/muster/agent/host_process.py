@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
+import psutil
 
 from muster.agent import cgroups, keeper, logs
 from muster.agent.cgroups import Cgroups
@@ -27,8 +28,11 @@ from muster.agent.runtime import Attempt, Executed, Executes, Exit, Found, Launc
 from muster.api.meta import Instant
 from muster.runtime.clock import Clock
 
+MARK = "MUSTER_ATTEMPT"
+"""The variable by which every process of an attempt is known, should its keeper be killed."""
 _POLL_SECONDS = 0.05
 _REPLY_SECONDS = 30.0
+_SURVIVOR_ROUNDS = 20  # a process may fork while the others are being killed
 _VANISHED = "the process that kept this container is gone without having written how it ended: killed, or a reboot"
 
 
@@ -41,6 +45,7 @@ class _State(msgspec.Struct, frozen=True):
     keeper_start: int = 0
     process_start: int = 0
     boot: str = ""
+    mark: str = ""
     cgroups: tuple[str, ...] = ()
 
 
@@ -127,7 +132,7 @@ class HostProcessRuntime:
         rlimits: dict[str, int] = {}
         if not launch.limits.is_empty and self._groups is not None:
             try:
-                joined = list(self._groups.create(f"{launch.name}-{launch.attempt.number}", launch.limits))
+                joined = list(self._groups.create(_mark(launch), launch.limits))
             except OSError as error:
                 raise Unlaunchable(f"its control group could not be made: {error}") from error
         elif launch.limits.memory_bytes is not None:
@@ -136,8 +141,9 @@ class HostProcessRuntime:
             "id": self._next_id,
             "directory": str(launch.attempt.directory.absolute()),
             "attempt": launch.attempt.number,
+            "mark": _mark(launch),
             "argv": list(launch.argv),
-            "env": dict(launch.env),
+            "env": {**launch.env, MARK: _mark(launch)},
             "cwd": str(launch.cwd.absolute()),
             "rlimits": rlimits,
             "cgroups": joined,
@@ -197,9 +203,8 @@ class HostProcessRuntime:
 
     def _bury(self, attempt: Attempt, state: _State) -> _End:
         """A keeper vanished: end what it kept (at most one attempt may live) and write the end in its place."""
-        if _is_same(state.pid, state.process_start, state.boot):
-            with contextlib.suppress(OSError):
-                os.killpg(state.pid, signal.SIGKILL)
+        if state.boot == keeper.boot_id():
+            _kill_survivors(state)
         cgroups.kill_and_remove(state.cgroups)
         end = _End(
             exit_code=137,
@@ -330,6 +335,34 @@ class _Launcher(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
+
+
+def _mark(launch: Launch) -> str:
+    return f"{launch.name}-{launch.attempt.number}"
+
+
+def _kill_survivors(state: _State) -> None:
+    """End what a killed keeper left. The command itself died with it, but its children may have not."""
+    # While the session has members its number is not given again; once somebody else has the number, it has none.
+    is_session_ours = not psutil.pid_exists(state.pid) or _is_same(state.pid, state.process_start, state.boot)
+    for _ in range(_SURVIVOR_ROUNDS):
+        survivors = [process for process in psutil.process_iter() if _is_of(process, state, is_session_ours)]
+        if not survivors:
+            return
+        for process in survivors:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
+def _is_of(process: psutil.Process, state: _State, is_session_ours: bool) -> bool:
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        if is_session_ours and os.getsid(process.pid) == state.pid:
+            return True
+        return bool(state.mark) and process.environ().get(MARK) == state.mark
+    except (psutil.Error, OSError):
+        return False
 
 
 def _settle(gone: Future[None]) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         id: int
         directory: str
         attempt: int
+        mark: str  # unique on the machine, and in the environment of every process of the attempt
         argv: list[str]
         env: dict[str, str]
         cwd: str
@@ -297,6 +298,7 @@ class Keeper:
             "pid": self.pid,
             "process_start": process_start(self.pid),
             "boot": boot_id(),
+            "mark": self.request["mark"],
             "cgroups": self.request["cgroups"],
             "started_at": self.started_at,
         }
@@ -575,6 +577,9 @@ def serve(agent: socket.socket) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     agent.set_inheritable(False)  # it came through exec to us; it must not go through exec to users' commands
+    # Nor anything else that came along: event loops leave descriptors of their own open across a spawn.
+    os.closerange(3, agent.fileno())
+    os.closerange(agent.fileno() + 1, 65_536)
     gc.disable()
     gc.freeze()
     buffer = b""
