@@ -7,13 +7,14 @@ Pods count against a node by its name, whether or not the node is known yet: cha
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
 from muster.api import core
 from muster.cluster.amounts import allocatable_of
 from muster.cluster.columns import ABSENT, Amounts, Codes, NodeMask, longer, taller, wider
+from muster.cluster.labelsets import LabelSets
 from muster.cluster.pods import PodInfo, Shapes
 
 FINISHED = ("Succeeded", "Failed")
@@ -25,6 +26,14 @@ class PodObserver(Protocol):
     def pod_assigned(self, pod: PodInfo, slot: int) -> None: ...
 
     def pod_released(self, pod: PodInfo, slot: int) -> None: ...
+
+
+class Move(NamedTuple):
+    """A pod came to a node, or left it."""
+
+    slot: int
+    pod: PodInfo
+    came: bool
 
 
 class Image:
@@ -66,11 +75,12 @@ class ClusterState:
         """[slot] → the pods there by uid."""
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels of namespaces, for terms that select pods by them."""
-        self.observers: list[PodObserver] = []
+        self.label_sets = LabelSets()
+        self.observers: list[PodObserver] = [self.label_sets]
         self.nodes_version = 0
         """Grows with every change of a node: whatever was worked out from node objects is then stale."""
-        self.touched: list[int] = []
-        """Slots whose pods changed, in order. Only grows: a reader remembers how far it has read."""
+        self.moves: list[Move] = []
+        """Every pod that came or went, in order. Only grows: a reader remembers how far it has read."""
         self._unplaced: dict[str, dict[str, PodInfo]] = {}  # pods on nodes that are not known, by node name
         self._free_slots: list[int] = []
         self._taint_codes: dict[tuple[core.Taint, ...], int] = {}
@@ -187,7 +197,7 @@ class ClusterState:
             self.used[self.row(resource), slot] += amount
         self.nonzero[0, slot] += pod.nonzero[0]
         self.nonzero[1, slot] += pod.nonzero[1]
-        self.touched.append(slot)
+        self.moves.append(Move(slot, pod, True))
         for observer in self.observers:
             observer.pod_assigned(pod, slot)
 
@@ -196,7 +206,7 @@ class ClusterState:
             self.used[self.resources[resource], slot] -= amount
         self.nonzero[0, slot] -= pod.nonzero[0]
         self.nonzero[1, slot] -= pod.nonzero[1]
-        self.touched.append(slot)
+        self.moves.append(Move(slot, pod, False))
         for observer in self.observers:
             observer.pod_released(pod, slot)
 
