@@ -51,7 +51,7 @@ class PodInfo:
     nominated: str = ""
     is_terminating: bool = False
     has_deferred_resize: bool = False
-    needs: Mapping[str, int] = NO_NEEDS
+    needs: Mapping[str, int] = field(default_factory=lambda: NO_NEEDS)
     """What it takes of its node: its shape's, unless its status says that a resize is under way."""
     nonzero: tuple[int, int] = (0, 0)
 
