@@ -15,7 +15,7 @@ from muster.sdk.resources import Selection
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[Platform]:
-    with platform("--nodes", "2", "--fake-gpus", "4") as found:
+    with platform("--nodes", "2", "--fake-gpus", "2") as found:
         yield found
 
 

@@ -97,6 +97,7 @@ def test_watch_prints_changes_as_they_come(up):
     try:
         up.muster("apply", "-f", "-", stdin=CONFIG.replace("settings", "watched"))
         assert process.stdout is not None
+        assert process.stdout.readline().split() == ["NAME", "DATA", "AGE"]
         assert process.stdout.readline().startswith("watched ")
     finally:
         process.kill()

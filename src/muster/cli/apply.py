@@ -10,6 +10,7 @@ from muster.cli import files, reporting
 from muster.cli.connecting import connect, namespace_option
 from muster.cli.files import Found
 from muster.cli.session import Session
+from muster.sdk import reading
 from muster.sdk.client import Client
 
 
@@ -53,7 +54,7 @@ def _apply(client: Client, item: Found, *, force: bool, dry_run: bool) -> bool:
     """Goes on with the rest where one is refused, so that one run shows all that is wrong."""
     try:
         resource = client.catalog().of_document(item.document)
-        name = str(raw.dig(item.document, "metadata", "name", default=""))
+        name = reading.text(item.document, "metadata", "name")
         before = _version(client, item, name)
         after = client.apply(item.document, force=force, dry_run=dry_run)
     except errors.ApiError as error:
@@ -71,7 +72,7 @@ def _version(client: Client, item: Found, name: str) -> str:
     if not name:
         return ""  # apply itself says what is missing
     resource = client.catalog().of_document(item.document)
-    namespace = str(raw.dig(item.document, "metadata", "namespace", default="")) or None
+    namespace = reading.text(item.document, "metadata", "namespace") or None
     try:
         return str(client.get(resource, name, namespace)["metadata"]["resourceVersion"])
     except errors.NotFound:

@@ -11,7 +11,7 @@ from muster.cli import durations, rendering, targets
 from muster.cli.connecting import connect, namespace_option
 from muster.cli.rendering import Table
 from muster.cli.session import Session
-from muster.sdk import gangs, resources
+from muster.sdk import gangs, reading, resources
 from muster.sdk.client import Client
 from muster.sdk.resources import PODS, Selection
 
@@ -38,8 +38,8 @@ def command(session: Session, what: Sequence[str], namespace: str | None) -> Non
 
 
 def _events(client: Client, document: Document) -> Sequence[Document]:
-    uid = raw.dig(document, "metadata", "uid", default="")
-    inside = raw.dig(document, "metadata", "namespace") or None
+    uid = reading.text(document, "metadata", "uid")
+    inside = reading.text(document, "metadata", "namespace") or None
     found = client.list(resources.EVENTS, Selection(inside, fields=f"involvedObject.uid={uid}"))
     return sorted(found, key=_when)
 
@@ -48,15 +48,15 @@ def _when(event: Document) -> str:
     for field in ("lastTimestamp", "eventTime", "firstTimestamp"):
         if raw.dig(event, field):
             return str(event[field])
-    return str(raw.dig(event, "metadata", "creationTimestamp", default=""))
+    return reading.text(event, "metadata", "creationTimestamp")
 
 
 def describe(document: Document, events: Sequence[Document], now: float) -> str:
-    metadata = raw.dig(document, "metadata", default={})
+    metadata = reading.section(document, "metadata")
     lines = [*_head(document, metadata, now)]
     for section in (key for key in document if key not in ("apiVersion", "kind", "metadata", "status")):
         lines += ["", f"{_title(section)}:", *_indent(_block(document[section]))]
-    status = dict(raw.dig(document, "status", default={}))
+    status = dict(reading.section(document, "status"))
     conditions = status.pop("conditions", None)
     if status:
         lines += ["", "Status:", *_indent(_block(status))]
@@ -113,11 +113,11 @@ def _title(field: str) -> str:
 def _conditions(conditions: Sequence[Document], now: float) -> list[str]:
     rows = [
         [
-            str(raw.dig(entry, "type", default="")),
-            str(raw.dig(entry, "status", default="")),
-            durations.age(str(raw.dig(entry, "lastTransitionTime", default="")), now),
-            str(raw.dig(entry, "reason", default="") or "-"),
-            str(raw.dig(entry, "message", default="") or "-"),
+            reading.text(entry, "type"),
+            reading.text(entry, "status"),
+            durations.age(reading.text(entry, "lastTransitionTime"), now),
+            reading.text(entry, "reason") or "-",
+            reading.text(entry, "message") or "-",
         ]
         for entry in conditions
     ]
@@ -133,10 +133,10 @@ def _event_lines(events: Sequence[Document], now: float) -> list[str]:
         rows.append(
             [
                 durations.age(_when(event), now) + times,
-                str(raw.dig(event, "type", default="Normal")),
-                str(raw.dig(event, "reason", default="-")),
+                reading.text(event, "type") or "Normal",
+                reading.text(event, "reason") or "-",
                 str(source),
-                str(raw.dig(event, "message", default="")).strip(),
+                reading.text(event, "message").strip(),
             ]
         )
     return _table(Table(["Age", "Type", "Reason", "From", "Message"], rows)) if rows else []

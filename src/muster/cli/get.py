@@ -13,6 +13,7 @@ from muster.cli.connecting import connect, namespace_option, output_option
 from muster.cli.rendering import Table
 from muster.cli.session import Session
 from muster.cli.targets import Target
+from muster.sdk import reading
 from muster.sdk.client import Client
 from muster.sdk.resources import Selection
 
@@ -106,7 +107,7 @@ class _Printer:
         where = self._where if target.resource.namespaced else Selection(None, self._where.labels, self._where.fields)
         document = self._client.table(target.resource, where, target.name)
         self._definitions = list(document.get("columnDefinitions") or ())
-        self._version = str(raw.dig(document, "metadata", "resourceVersion", default=""))
+        self._version = reading.text(document, "metadata", "resourceVersion")
         table = self._table(document, target)
         self._widths = rendering.column_widths(table)
         if not table.rows:
@@ -126,7 +127,9 @@ class _Printer:
         for change in self._client.watch_table(target.resource, where, self._version):
             if change.type != "BOOKMARK":
                 table = self._table(change.object, target)
-                click.echo(rendering.plain(table, self._widths, with_header=False), nl=False)
+                self._widths = self._widths if self._has_printed else rendering.column_widths(table)
+                click.echo(rendering.plain(table, self._widths, with_header=not self._has_printed), nl=False)
+                self._has_printed = True
 
     def _table(self, document: Document, target: Target) -> Table:
         shown = [index for index, column in enumerate(self._definitions) if self._wide or not column.get("priority")]
@@ -137,7 +140,7 @@ class _Printer:
             cells = [_cell(row["cells"][index]) for index in shown]
             if self._several and cells:
                 cells[0] = f"{target.resource.label}/{cells[0]}"
-            space = [str(raw.dig(row, "object", "metadata", "namespace", default=""))] if with_namespace else []
+            space = [reading.text(row, "object", "metadata", "namespace")] if with_namespace else []
             rows.append([*space, *cells])
         return Table([*(["Namespace"] if with_namespace else []), *columns], rows)
 

@@ -13,7 +13,7 @@ from muster.api.raw import Document
 from muster.cli import durations, prefixes
 from muster.cli.connecting import connect, namespace_option
 from muster.cli.session import Session
-from muster.sdk import gangs, jobs, resources
+from muster.sdk import gangs, jobs, reading, resources
 from muster.sdk.client import Client, LogOptions
 
 _A_LONG_TIME = 30 * 86400.0  # a job may wait for days; the user can leave at any time
@@ -123,9 +123,9 @@ def _lines(client: Client, pod: Document, options: LogOptions) -> Iterator[tuple
 
 def _with_container(pod: Document, options: LogOptions) -> LogOptions:
     """The first container where none was named, as kubectl does."""
-    names = [str(raw.dig(entry, "name")) for entry in raw.dig(pod, "spec", "containers", default=[])]
+    names = [reading.text(entry, "name") for entry in reading.objects(pod, "spec", "containers")]
     if options.container and options.container not in names:
-        everything = [*names, *(str(raw.dig(e, "name")) for e in raw.dig(pod, "spec", "initContainers", default=[]))]
+        everything = [*names, *(reading.text(e, "name") for e in reading.objects(pod, "spec", "initContainers"))]
         if options.container not in everything:
             raise errors.BadRequest(f"there is no container {options.container!r}; it has {', '.join(everything)}")
     return options if options.container else replace(options, container=names[0] if names else "")

@@ -13,7 +13,7 @@ from muster.cli import durations, rendering
 from muster.cli.connecting import connect, output_option
 from muster.cli.rendering import Table
 from muster.cli.session import Session
-from muster.sdk import resources
+from muster.sdk import reading, resources
 from muster.sdk.gangs import GPU, MACHINE_LABEL
 
 
@@ -67,10 +67,10 @@ def fill(nodes: Iterable[Document], pods: Iterable[Document]) -> list[Filled]:
     on_node: dict[str, list[Document]] = {}
     for pod in pods:
         if raw.dig(pod, "status", "phase") not in ("Succeeded", "Failed"):
-            on_node.setdefault(str(raw.dig(pod, "spec", "nodeName", default="")), []).append(pod)
+            on_node.setdefault(reading.text(pod, "spec", "nodeName"), []).append(pod)
     found = []
     for node in nodes:
-        name = str(raw.dig(node, "metadata", "name", default=""))
+        name = reading.text(node, "metadata", "name")
         placed = on_node.get(name, [])
         found.append(
             Filled(
@@ -80,8 +80,8 @@ def fill(nodes: Iterable[Document], pods: Iterable[Document]) -> list[Filled]:
                 memory=_usage(node, placed, "memory"),
                 gpus=_usage(node, placed, GPU),
                 pods=Usage(len(placed), _amount(raw.dig(node, "status", "allocatable", "pods", default="0"))),
-                machine=str(raw.dig(node, "metadata", "labels", MACHINE_LABEL, default="")),
-                created=str(raw.dig(node, "metadata", "creationTimestamp", default="")),
+                machine=reading.text(node, "metadata", "labels", MACHINE_LABEL),
+                created=reading.text(node, "metadata", "creationTimestamp"),
             )
         )
     return sorted(found, key=lambda node: node.name)
@@ -94,10 +94,8 @@ def _usage(node: Document, pods: Iterable[Document], resource: str) -> Usage:
 
 def _asked(pod: Document, resource: str) -> float:
     """What the scheduler counts: the containers together, or the largest init container where that is more."""
-    main = sum(_request(entry, resource) for entry in raw.dig(pod, "spec", "containers", default=[]))
-    first = max(
-        (_request(entry, resource) for entry in raw.dig(pod, "spec", "initContainers", default=[])), default=0.0
-    )
+    main = sum(_request(entry, resource) for entry in reading.objects(pod, "spec", "containers"))
+    first = max((_request(entry, resource) for entry in reading.objects(pod, "spec", "initContainers")), default=0.0)
     return max(main, first)
 
 
@@ -114,9 +112,9 @@ def _amount(value: raw.JSON) -> float:
 
 def _state(node: Document) -> str:
     ready = "Unknown"
-    for condition in raw.dig(node, "status", "conditions", default=[]):
+    for condition in reading.objects(node, "status", "conditions"):
         if raw.dig(condition, "type") == "Ready":
-            ready = {"True": "Ready", "False": "NotReady"}.get(str(raw.dig(condition, "status")), "NotReady")
+            ready = {"True": "Ready", "False": "NotReady"}.get(reading.text(condition, "status"), "NotReady")
     return f"{ready},SchedulingDisabled" if raw.dig(node, "spec", "unschedulable") else ready
 
 

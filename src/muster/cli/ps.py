@@ -13,7 +13,7 @@ from muster.cli import durations, rendering
 from muster.cli.connecting import connect, namespace_option, output_option
 from muster.cli.rendering import Table
 from muster.cli.session import Session
-from muster.sdk import gangs, jobs, resources
+from muster.sdk import gangs, jobs, reading, resources
 from muster.sdk.gangs import Phase, Status
 from muster.sdk.resources import Selection
 
@@ -114,7 +114,7 @@ def _shortened(nodes: Sequence[str]) -> str:
 
 
 def _meta(document: Document, key: str) -> str:
-    return str(raw.dig(document, "metadata", key, default=""))
+    return reading.text(document, "metadata", key)
 
 
 def _plain(job: Job) -> Mapping[str, raw.JSON]:

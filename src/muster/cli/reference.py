@@ -14,16 +14,21 @@ _HEAD = """\
 
 
 def render() -> str:
-    root = click.Context(muster, info_name="muster", max_content_width=100, terminal_width=100)
+    root = _context(muster, "muster")
     parts = [_HEAD, _block(muster, root)]
     for title, section in COMMANDS.items():
         parts.append(f"## {title}\n")
         for name in section:
             found = muster.get_command(root, name)
             assert found is not None
-            context = click.Context(found, parent=root, info_name=name, max_content_width=100, terminal_width=100)
-            parts.append(f"### muster {name}\n\n{_block(found, context)}")
+            parts.append(f"### muster {name}\n\n{_block(found, _context(found, name, root))}")
     return "\n".join(parts)
+
+
+def _context(command: click.Command, name: str, parent: click.Context | None = None) -> click.Context:
+    return click.Context(
+        command, parent, name, max_content_width=100, terminal_width=100, help_option_names=["-h", "--help"]
+    )
 
 
 def _block(command: click.Command, context: click.Context) -> str:

@@ -51,7 +51,10 @@ def until_signalled(work: Coroutine[object, object, None], *, verbose: bool, add
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_cancelled_by_signal(work))
-    except OSError as error:
+    except (OSError, ExceptionGroup) as raised:
+        error = _only(raised)
+        if not isinstance(error, OSError):
+            raise
         if error.errno == errno.EADDRINUSE:
             raise errors.Unavailable(
                 f"{address} is in use; is a platform running already? Choose another with --port, or --port 0"
@@ -59,6 +62,13 @@ def until_signalled(work: Coroutine[object, object, None], *, verbose: bool, add
         if error.errno in (errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EADDRNOTAVAIL, errno.EPERM):
             raise errors.Unavailable(f"cannot start: {error}") from error
         raise
+
+
+def _only(error: Exception) -> Exception:
+    """What a group of one holds: task groups wrap whatever stops them."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 async def _cancelled_by_signal(work: Coroutine[object, object, None]) -> None:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from muster.api import errors, raw, status
 from muster.api.raw import JSON, Document
-from muster.sdk import config, resources, watching
+from muster.sdk import config, reading, resources, watching
 from muster.sdk.resources import EVERYTHING, Catalog, Resource, Selection
 from muster.sdk.transport import HttpTransport, Reply, Request, Stream, Transport, lines
 from muster.sdk.watching import Change, Watching
@@ -103,9 +103,9 @@ class Client:
             page = self._read(Request("GET", path, query))
             for item in page.get("items") or ():
                 items.append({"apiVersion": resource.api_version, "kind": resource.kind, **item})
-            token = str(raw.dig(page, "metadata", "continue", default=""))
+            token = reading.text(page, "metadata", "continue")
             if not token:
-                return items, str(raw.dig(page, "metadata", "resourceVersion", default=""))
+                return items, reading.text(page, "metadata", "resourceVersion")
 
     def list(self, named: Named, selection: Selection = EVERYTHING) -> Sequence[Document]:
         """All that match, fetched in pages; each item carries its apiVersion and kind."""
@@ -236,7 +236,7 @@ class Client:
         return self.catalog().of_document(document) if named is None else self.resource(named)
 
     def _home(self, document: Document) -> str:
-        return str(raw.dig(document, "metadata", "namespace", default="") or self.namespace)
+        return reading.text(document, "metadata", "namespace") or self.namespace
 
     def _inside(self, resource: Resource, namespace: str | None) -> str | None:
         return (namespace or self.namespace) if resource.namespaced else None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from muster.api import errors, raw
+from muster.sdk import reading
 
 DEFAULT_PORT = 7077
 KUBERNETES_PATH = "/k8s"
@@ -83,7 +84,7 @@ def connection(
     if not data:
         server = server or env.get("MUSTER_SERVER", "") or settings.server
     if server:
-        return Connection(server_url(server), token, namespace)
+        return Connection(server_url(server), token or _secret(server), namespace)
     directory = data_directory(data, env)
     try:
         kubeconfig = (directory / "kubeconfig").read_bytes()
@@ -105,16 +106,25 @@ def from_kubeconfig(text: bytes, source: str) -> Connection:
     server = raw.dig(cluster, "server")
     if not isinstance(server, str):
         raise errors.BadRequest(f"{source}: the current context names no server; run `muster up` to write it afresh")
-    return Connection(server_url(server), str(raw.dig(user, "token", default="")))
+    return Connection(server_url(server), reading.text(user, "token") or _secret(server))
 
 
 def server_url(text: str) -> str:
-    """`host:7077`, `http://host:7077` and `http://host:7077/k8s` all mean the Kubernetes API of that server."""
+    """`host:7077`, `http://host:7077` and `http://host:7077/k8s` all mean the Kubernetes API of that server.
+
+    A user and password in the URL are left out: what is sent is the token, and the address is shown in messages.
+    """
     scheme, _, rest = (text if "://" in text else f"http://{text}").partition("://")
-    rest = rest.rstrip("/")
+    rest = rest.rpartition("@")[2].rstrip("/")
     if scheme not in ("http", "https") or not rest:
         raise errors.BadRequest(f"{text!r} is not a server address; expected something like http://127.0.0.1:7077")
     return f"{scheme}://{rest}{'' if '/' in rest else KUBERNETES_PATH}"
+
+
+def _secret(server: str) -> str:
+    """The password in a URL: kubectl sends no token over plain HTTP, so our kubeconfig has it there as well."""
+    credentials = server.partition("://")[2].rpartition("@")[0]
+    return credentials.partition(":")[2]
 
 
 def _named(config: raw.Document, section: str, name: raw.JSON, inside: str) -> raw.JSON:

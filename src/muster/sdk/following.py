@@ -70,6 +70,9 @@ _Message: TypeAlias = Line | Change | _LogEnded | _WatchFailed
 FAILURE_GRACE_SECONDS = 5.0
 """How long the others may go on after one member failed: enough to report what they saw of it."""
 
+_LAST_WORDS_SECONDS = 1.0
+"""How long the log of a pod that is gone may go on: its end might never be told."""
+
 _LOG_ATTEMPTS = 8
 _LOG_RETRY_SECONDS = 0.25
 
@@ -93,6 +96,7 @@ class Follower:
         self._unread: set[str] = set()
         self._failed_first: Member | None = None
         self._stuck_at = math.inf
+        self._silent_at: dict[str, float] = {}
         self._shown: Status | None = None
         selection = Selection(self._namespace, labels=f"{gangs.JOB_LABEL}={self._name}")
         self._watching = Watching(client, resources.PODS, selection, since=since)
@@ -105,7 +109,7 @@ class Follower:
             due = self._due()
             if due is not None:
                 return due
-            left = min(deadline, self._stuck_at) - time.monotonic()
+            left = min(deadline, self._stuck_at, *self._silent_at.values()) - time.monotonic()
             try:
                 message = self._messages.get(timeout=None if left == math.inf else max(left, 0.0))
             except queue.Empty:
@@ -155,7 +159,9 @@ class Follower:
         if member.exit_code and member.is_finished and self._failed_first is None:
             self._failed_first = member  # by the order of events: timestamps only know seconds
             self._stuck_at = time.monotonic() + FAILURE_GRACE_SECONDS
-        if member.has_log and change.type != "DELETED":
+        if change.type == "DELETED":
+            self._silent_at[member.pod] = time.monotonic() + _LAST_WORDS_SECONDS
+        elif member.has_log:
             self._read_log(member)
         status = self.status
         if status == self._shown:
@@ -171,12 +177,19 @@ class Follower:
             reader.start()
 
     def _due(self) -> Stuck | Ended | None:
+        """What time brings, rather than a message."""
+        now = time.monotonic()
+        for pod in [pod for pod, at in self._silent_at.items() if now >= at]:
+            del self._silent_at[pod]
+            if pod in self._reading:
+                self._reading[pod].close()
         status, failed = self.status, self._failed_first
         if len(status.members) == status.size and status.is_finished and not self._unread:
             return Ended(status, (failed.exit_code or 1) if failed else 0)
-        if failed is not None and time.monotonic() >= self._stuck_at:
+        if failed is not None and now >= self._stuck_at:
             self._stuck_at = math.inf
-            return Stuck(failed, tuple(member.pod for member in status.members if not member.is_finished))
+            running = tuple(member.pod for member in status.members if not member.is_finished)
+            return Stuck(failed, running) if running else None
         return None
 
 

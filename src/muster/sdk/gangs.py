@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from muster.api import errors, fields, raw
 from muster.api.raw import Document
-from muster.sdk import resources
+from muster.sdk import reading, resources
 
 JOB_LABEL = "muster.dev/job"
 RANK_LABEL = "muster.dev/rank"
@@ -244,20 +244,20 @@ def observe(name: str, found: Iterable[Document], group: Document | None = None)
 
 
 def observe_pod(pod: Document) -> Member:
-    name = str(raw.dig(pod, "metadata", "name", default=""))
-    rank = str(raw.dig(pod, "metadata", "labels", RANK_LABEL, default=""))
+    name = reading.text(pod, "metadata", "name")
+    rank = reading.text(pod, "metadata", "labels", RANK_LABEL)
     container = _container(pod)
-    ended = raw.dig(container, "state", "terminated", default={})
-    running = raw.dig(container, "state", "running", default={})
+    ended = reading.section(container, "state", "terminated")
+    running = reading.section(container, "state", "running")
     phase = _phase(pod)
     return Member(
         rank=int(rank) if rank.isdigit() else 0,
         pod=name,
         phase=phase,
-        node=str(raw.dig(pod, "spec", "nodeName", default="")),
+        node=reading.text(pod, "spec", "nodeName"),
         exit_code=_exit_code(pod, phase, raw.dig(ended, "exitCode")),
-        started_at=str(raw.dig(ended, "startedAt") or raw.dig(running, "startedAt") or ""),
-        finished_at=str(raw.dig(ended, "finishedAt") or ""),
+        started_at=reading.text(ended, "startedAt") or reading.text(running, "startedAt"),
+        finished_at=reading.text(ended, "finishedAt"),
         reason=_reason(pod, phase, container),
         has_log=bool(ended or running),
     )
@@ -265,8 +265,7 @@ def observe_pod(pod: Document) -> Member:
 
 def _container(pod: Document) -> Document:
     """The container that speaks for the pod: the first that failed, else the first."""
-    listed = raw.dig(pod, "status", "containerStatuses", default=[])
-    statuses = [entry for entry in listed if isinstance(entry, dict)]
+    statuses = reading.objects(pod, "status", "containerStatuses")
     failed = [entry for entry in statuses if raw.dig(entry, "state", "terminated", "exitCode")]
     return (failed or statuses or [{}])[0]
 
@@ -294,22 +293,24 @@ def _exit_code(pod: Document, phase: Phase, code: raw.JSON) -> int | None:
 def _reason(pod: Document, phase: Phase, container: Document) -> str:
     """The most telling sentence that the pod's status holds."""
     if phase is Phase.PENDING:
-        for condition in raw.dig(pod, "status", "conditions", default=[]):
+        for condition in reading.objects(pod, "status", "conditions"):
             if raw.dig(condition, "type") == "PodScheduled" and raw.dig(condition, "status") == "False":
-                return str(raw.dig(condition, "message") or raw.dig(condition, "reason") or "")
-        return _said(raw.dig(container, "state", "waiting", default={}))
+                return reading.text(condition, "message") or reading.text(condition, "reason")
+        waiting = reading.section(container, "state", "waiting")
+        # A container on its way is not worth a word; one that cannot start is.
+        return "" if raw.dig(waiting, "reason") in ("ContainerCreating", "PodInitializing") else _said(waiting)
     if phase is Phase.FAILED:
-        return _said(raw.dig(pod, "status", default={})) or _said(raw.dig(container, "state", "terminated", default={}))
+        return _said(reading.section(pod, "status")) or _said(reading.section(container, "state", "terminated"))
     return ""
 
 
 def _said(source: Document) -> str:
-    reason, message = raw.dig(source, "reason", default=""), raw.dig(source, "message", default="")
-    return ": ".join(str(part) for part in (reason, message) if part)
+    reason, message = reading.text(source, "reason"), reading.text(source, "message")
+    return ": ".join(part for part in (reason, message) if part)
 
 
 def _group_reason(group: Document | None) -> str:
-    for condition in raw.dig(group, "status", "conditions", default=[]):
+    for condition in reading.objects(group, "status", "conditions"):
         if raw.dig(condition, "type") == "Unschedulable" and raw.dig(condition, "status") == "True":
-            return str(raw.dig(condition, "message", default=""))
+            return reading.text(condition, "message")
     return ""

@@ -1,6 +1,6 @@
 """Jobs from Python: submit a gang, ask how it is, follow it, stop it.
 
-from muster.sdk import run
+from muster.sdk import reading, run
 result = run(["python", "train.py"], replicas=4, gpus=2)
 result.exit_code
 """
@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
-from muster.api import errors, raw
+from muster.api import errors
 from muster.api.raw import Document
-from muster.sdk import gangs, names, resources
+from muster.sdk import gangs, names, reading, resources
 from muster.sdk.client import Client
 from muster.sdk.following import Ended, Follower, Line, Stuck
 from muster.sdk.gangs import Gang, Rendezvous, Status
@@ -42,7 +42,7 @@ class Submitted:
     @property
     def since(self) -> str:
         """The version at which the gang had no pods yet: a watch from here misses none."""
-        return str(raw.dig(self.group, "metadata", "resourceVersion", default=""))
+        return reading.text(self.group, "metadata", "resourceVersion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,7 @@ def choose_rendezvous(client: Client, gang: Gang) -> Rendezvous:
 
 def _machine(node: Document) -> str:
     """A node that does not say where it is counts as a machine of its own."""
-    own = raw.dig(node, "metadata", "name", default="")
-    return str(raw.dig(node, "metadata", "labels", gangs.MACHINE_LABEL, default=own))
+    return reading.text(node, "metadata", "labels", gangs.MACHINE_LABEL) or reading.text(node, "metadata", "name")
 
 
 def follow(client: Client, submitted: Submitted, *, with_logs: bool = True) -> Follower:
@@ -134,7 +133,7 @@ def members(client: Client, name: str, namespace: str) -> Sequence[Document]:
 
 
 def group_of(pod: Document) -> str:
-    return str(raw.dig(pod, "metadata", "annotations", gangs.GROUP_ANNOTATION, default=""))
+    return reading.text(pod, "metadata", "annotations", gangs.GROUP_ANNOTATION)
 
 
 def stop(client: Client, name: str, namespace: str | None = None, *, grace_seconds: int | None = None) -> Sequence[str]:

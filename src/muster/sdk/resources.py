@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from muster.api import errors, raw
+from muster.sdk import reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +120,10 @@ def _discovered(document: raw.Document) -> Iterator[Resource]:
         for version in group.get("versions") or ():
             for found in version.get("resources") or ():
                 yield Resource(
-                    group=str(raw.dig(group, "metadata", "name", default="")),
+                    group=reading.text(group, "metadata", "name"),
                     version=str(version["version"]),
                     plural=str(found["resource"]),
-                    kind=str(raw.dig(found, "responseKind", "kind", default="")),
+                    kind=reading.text(found, "responseKind", "kind"),
                     namespaced=found.get("scope") != "Cluster",
                     singular=str(found.get("singularResource", "")),
                     short_names=tuple(found.get("shortNames") or ()),

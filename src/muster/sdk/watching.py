@@ -8,6 +8,7 @@ from typing import Protocol
 
 from muster.api import errors, raw, status
 from muster.api.raw import Document
+from muster.sdk import reading
 from muster.sdk.resources import Resource, Selection
 from muster.sdk.transport import Stream, lines
 
@@ -43,8 +44,8 @@ def changes(stream: Stream) -> Iterator[Change]:
 
 def table_version(table: Document) -> str:
     """The version from which a watch of one-row tables goes on."""
-    row = raw.dig(table, "rows", 0, "object", "metadata", "resourceVersion", default="")
-    return str(row or raw.dig(table, "metadata", "resourceVersion", default=""))
+    row = reading.text(table, "rows", 0, "object", "metadata", "resourceVersion")
+    return row or reading.text(table, "metadata", "resourceVersion")
 
 
 class Watching:
@@ -139,8 +140,8 @@ class Watching:
 
 
 def _key(document: Document) -> tuple[str, str]:
-    return str(raw.dig(document, "metadata", "namespace", default="")), str(raw.dig(document, "metadata", "name"))
+    return reading.text(document, "metadata", "namespace"), reading.text(document, "metadata", "name")
 
 
 def _version(document: Document) -> str:
-    return str(raw.dig(document, "metadata", "resourceVersion", default=""))
+    return reading.text(document, "metadata", "resourceVersion")

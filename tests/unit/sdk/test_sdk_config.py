@@ -95,6 +95,7 @@ def test_a_kubeconfig_without_a_server_says_what_to_do(env):
         ("host:7077", "http://host:7077/k8s"),
         ("http://host:7077/", "http://host:7077/k8s"),
         ("https://host/k8s", "https://host/k8s"),
+        ("http://admin:secret@host:7077/k8s", "http://host:7077/k8s"),
         ("https://host/some/prefix/", "https://host/some/prefix"),
     ],
 )
@@ -106,3 +107,8 @@ def test_server_url_forms(given, expected):
 def test_a_wrong_server_url_is_refused(given):
     with pytest.raises(errors.BadRequest, match="not a server address"):
         config.server_url(given)
+
+
+def test_a_secret_in_the_url_is_the_token_and_is_never_shown(env):
+    found = config.connection("http://admin:secret@host:7077", env=env)
+    assert found == config.Connection("http://host:7077/k8s", "secret", "default")

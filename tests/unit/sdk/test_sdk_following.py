@@ -108,6 +108,20 @@ def test_pods_deleted_under_way_count_as_stopped():
     assert last.status.phase is Phase.STOPPED
 
 
+def test_a_log_that_does_not_end_with_its_pod_is_left(monkeypatch):
+    monkeypatch.setattr("muster.sdk.following._LAST_WORDS_SECONDS", 0.0)
+    platform = Platform()
+    endless = Tap()
+    endless.poured.put(b"1 x\n")
+    platform.logs = {"train-0": endless}
+    submitted = jobs.submit_gang(platform.client, Gang("train", ["x"]))
+    platform.pod(0, "Running")
+    platform.pod(0, "Running", change="DELETED")
+    found = events(jobs.follow(platform.client, submitted))
+    assert [e.text for e in found if isinstance(e, Line)] == ["x"]
+    assert found[-1].exit_code == 143
+
+
 def test_those_that_wait_for_a_failed_member_are_named(monkeypatch):
     monkeypatch.setattr("muster.sdk.following.FAILURE_GRACE_SECONDS", 0.0)
     platform = Platform()
