@@ -4,12 +4,13 @@ Everything that is costly to read from a pod is read once for its class. A `PodI
 thousand of them must stay small.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from muster.api import core, quantity, raw, timestamps
 from muster.api.core.requests import amounts, combine, is_sidecar, requests_of
-from muster.api.meta import Instant
+from muster.api.meta import Instant, OwnerReference
 from muster.api.objects import Key
 from muster.cluster.amounts import needs_of
 
@@ -19,6 +20,17 @@ NO_NEEDS: Mapping[str, int] = {}
 _LONG_AGO = Instant(0.0)
 _UNSAID_CPU_MILLI = 100
 _UNSAID_MEMORY_BYTES = 200 * 1024 * 1024
+
+
+class Controller(NamedTuple):
+    """The object that made a pod and whose selector tells the pods it has made."""
+
+    api_version: str
+    kind: str
+    name: str
+
+
+_SELECTING = {("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +60,8 @@ class PodInfo:
     """`status.startTime`: the victim that started last has the least to lose."""
     group: Key | None = None
     """The PodGroup it is a member of."""
+    controller: Controller | None = None
+    """Its controller, where that is of a kind by whose selector pods are spread by default."""
     nominated: str = ""
     is_terminating: bool = False
     has_deferred_resize: bool = False
@@ -85,6 +99,7 @@ class Shapes:
             created=timestamps.parse(meta.creation_timestamp) if meta.creation_timestamp else _LONG_AGO,
             started=timestamps.parse(status.start_time) if status.start_time else None,
             group=Key(meta.namespace, group) if group else None,
+            controller=_controller(meta.owner_references),
             nominated=status.nominated_node_name or "",
             is_terminating=meta.deletion_timestamp is not None,
             has_deferred_resize=any(c.type == "PodResizePending" and c.reason == "Deferred" for c in status.conditions),
@@ -96,6 +111,13 @@ class Shapes:
         if found is None:
             found = self._known[key] = PodShape(spec, needs_of(spec), nonzero_needs(spec))
         return found
+
+
+def _controller(owners: Sequence[OwnerReference]) -> Controller | None:
+    for owner in owners:
+        if owner.controller and (owner.api_version, owner.kind) in _SELECTING:
+            return Controller(owner.api_version, owner.kind, owner.name)
+    return None
 
 
 def nonzero_needs(spec: core.PodSpec) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from muster.api import core
 from muster.cluster.amounts import allocatable_of
 from muster.cluster.columns import ABSENT, Amounts, Codes, NodeMask, longer, taller, wider
 from muster.cluster.labelsets import LabelSets
+from muster.cluster.owners import PodSelectors
 from muster.cluster.pods import PodInfo, Shapes
 
 FINISHED = ("Succeeded", "Failed")
@@ -75,6 +76,7 @@ class ClusterState:
         """[slot] → the pods there by uid."""
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels of namespaces, for terms that select pods by them."""
+        self.pod_selectors = PodSelectors()
         self.label_sets = LabelSets()
         self.observers: list[PodObserver] = [self.label_sets]
         self.nodes_version = 0
