@@ -53,10 +53,19 @@ class Agent:
         self, store: Store, *, runtime: Runtime, clock: Clock, entropy: random.Random, config: NodeConfig
     ) -> None:
         self._store = store
+        self._runtime = runtime
         self._clock = clock
+        self._entropy = entropy
         self._config = config
         self._home = config.directory / "pods"
         self._trash = config.directory / "trash"
+        self._address = config.address or registration.own_address()
+        self._is_draining = False
+        self._reset()
+
+    def _reset(self) -> None:
+        """Know nothing: what runs is found again on disk. A supervisor may call `run` anew after it failed."""
+        store, clock, config = self._store, self._clock, self._config
         self._workers: dict[str, PodWorker] = {}
         self._starting: set[str] = set()
         self._waiting: dict[str, PodWorker] = {}  # admitted once pods that are ending have let go, in order of arrival
@@ -64,17 +73,15 @@ class Agent:
         self._reporter = Reporter(store, clock)
         self._tasks: asyncio.TaskGroup | None = None
         self._changed = asyncio.Event()
-        self._is_draining = False
-        address = config.address or registration.own_address()
-        identity = Identity(config.name, address, config.machine, config.directory, config.labels, config.port)
-        self._registration = Registration(store, identity, clock=clock, entropy=entropy)
+        identity = Identity(config.name, self._address, config.machine, config.directory, config.labels, config.port)
+        self._registration = Registration(store, identity, clock=clock, entropy=self._entropy)
         self._informer = Informer(store, Selection(core.POD, fields=_on_node(config.name)), clock=clock)
         self._informer.on_event(self._heard)
         self._around = Surroundings(
-            runtime=runtime,
+            runtime=self._runtime,
             clock=clock,
             reporter=self._reporter,
-            host_ip=address,
+            host_ip=self._address,
             base=_own_environment() if config.base is None else config.base,
             allocatable=config.machine.amounts(),
             fetch=self._fetch,
@@ -85,6 +92,7 @@ class Agent:
 
     async def run(self) -> None:
         """Until cancelled. Pods run on."""
+        self._reset()
         self._home.mkdir(parents=True, exist_ok=True)
         self._trash.mkdir(exist_ok=True)
         async with asyncio.TaskGroup() as tasks:

@@ -98,10 +98,11 @@ class House:
     async def node(self) -> core.Node:
         return (await self.store.get(core.NODE, Key("", "n1"))).read(core.Node)
 
-    async def restart(self) -> None:
+    async def restart(self, *, is_new: bool = True) -> None:
         self.running.cancel()
         await asyncio.wait([self.running])
-        self.agent = _agent(self.seen_by_agent, self.machine, self.clock, self.directory)
+        if is_new:
+            self.agent = _agent(self.seen_by_agent, self.machine, self.clock, self.directory)
         self.running = self.tasks.create_task(self.agent.run())
 
     def attempts(self, name: str = "main") -> list[int]:
@@ -353,15 +354,18 @@ async def test_pods_go_on_while_the_store_is_away(clock: VirtualClock, tmp_path:
         assert (await home.pod("a")).status.phase == "Succeeded"
 
 
+@pytest.mark.parametrize("is_new", [True, False], ids=["a new agent", "the same one, run again"])
 @on_virtual_time
-async def test_a_new_agent_takes_up_what_the_old_one_left(clock: VirtualClock, tmp_path: Path) -> None:
+async def test_the_next_agent_takes_up_what_the_last_one_left(
+    clock: VirtualClock, tmp_path: Path, is_new: bool
+) -> None:
     async with house(clock, tmp_path) as home:
         await home.create(a_pod("runs", "sleep", "100", "4", limits={"nvidia.com/gpu": "1"}))
         await home.create(a_pod("ends", "sleep", "10", "5"))
         await clock.sleep(1)
         home.running.cancel()
         await clock.sleep(30)
-        await home.restart()
+        await home.restart(is_new=is_new)
         await clock.sleep(1)
         ended = (await home.pod("ends")).status.container_statuses[0].state
         assert ended is not None
