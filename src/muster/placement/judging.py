@@ -1,0 +1,338 @@
+"""What a profile says of one class of pods: which nodes are feasible and how good each is, kept true as pods move.
+
+A `Judgement` is made once for all pods of a class and then follows the cluster: a pod that came to a node is answered
+by asking again about that node alone where plugins read no further (`Reads.NODE_PODS`), and about all where they do.
+Every filter's masks are kept, so the reasons can be counted whenever somebody asks.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.cluster.columns import NodeMask
+from muster.cluster.pods import PodInfo
+from muster.cluster.state import ClusterState, Move
+from muster.placement.framework import (
+    AtOneNode,
+    Code,
+    Filter,
+    FollowsPods,
+    NodeScores,
+    Normalize,
+    PreFilter,
+    PreScore,
+    Reads,
+    Rejection,
+    Status,
+)
+from muster.placement.profiles import Profile, Weighted, name_of
+
+INFEASIBLE = -1
+_FEW = 48  # so many nodes are asked one by one; for more, asking all at once is cheaper
+Slots: TypeAlias = npt.NDArray[np.intp]
+
+
+@dataclass(slots=True)
+class _Filtering:
+    """One filter for this class: its state from PreFilter, and what it said last."""
+
+    plugin: Filter
+    state: object
+    rejections: Sequence[Rejection] = ()
+    rejected: NodeMask | None = None  # union of the rejections; None: none
+
+
+@dataclass(slots=True)
+class _Scoring:
+    plugin: Weighted
+    state: object = None
+
+
+class Judgement:
+    """`pod` stands for its class. Ask `refresh` first, then read `feasible` and `best`."""
+
+    def __init__(self, profile: Profile, pod: PodInfo, cluster: ClusterState) -> None:
+        self._profile = profile
+        self.pod = pod
+        self._cluster = cluster
+        self._nodes_version, self._seen = -1, 0
+        self._status = Status()
+        self.refresh()
+
+    # Following the cluster
+
+    def refresh(self) -> None:
+        """Brings the judgement up to date with all that happened since it was last asked."""
+        cluster = self._cluster
+        if self._nodes_version != cluster.nodes_version:
+            self._rebuild()
+            return
+        moves = cluster.moves[self._seen :]
+        if not moves:
+            return
+        self._seen = len(cluster.moves)
+        if self._status.is_success:
+            self._follow(moves)
+
+    def _rebuild(self) -> None:
+        cluster = self._cluster
+        self._nodes_version, self._seen = cluster.nodes_version, len(cluster.moves)
+        self._status = Status()
+        self._only: NodeMask | None = None
+        states = self._prepare()
+        skipped = {name for name, state in states.items() if state is _SKIPPED}
+        self._filters = [
+            _Filtering(plugin, states.get(name_of(plugin)))
+            for plugin in self._profile.filter
+            if name_of(plugin) not in skipped
+        ]
+        self._fixed = [filtering for filtering in self._filters if filtering.plugin.reads is Reads.NODES]
+        self._local = [filtering for filtering in self._filters if filtering.plugin.reads is Reads.NODE_PODS]
+        self._global = [filtering for filtering in self._filters if filtering.plugin.reads is Reads.ALL_PODS]
+        self._scores: list[_Scoring] | None = None
+        if not self._status.is_success:
+            self.feasible = cluster.mask()
+            return
+        for filtering in self._filters:
+            self._ask(filtering)
+        self._combine()
+
+    def _prepare(self) -> dict[str, object]:
+        """PreFilter of all plugins; the first that refuses the pod ends it."""
+        states: dict[str, object] = {}
+        for plugin in self._profile.pre_filter:
+            prepared = plugin.pre_filter(self.pod, self._cluster)
+            name = name_of(plugin)
+            if prepared.status.code is Code.SKIP:
+                states[name] = _SKIPPED
+                continue
+            states[name] = prepared.state
+            if not prepared.status.is_success:
+                self._status, self._refused_by = prepared.status, name
+                break
+            if prepared.nodes is not None:
+                self._only = prepared.nodes if self._only is None else self._only & prepared.nodes
+        return states
+
+    def _follow(self, moves: Sequence[Move]) -> None:
+        for filtering in self._global:
+            self._follow_globally(filtering, moves)
+        slots = {move.slot for move in moves}
+        if len(slots) > _FEW or not all(isinstance(f.plugin, AtOneNode) for f in self._local):
+            for filtering in self._local:
+                self._ask(filtering)
+            self._combine()
+            self._scores = None
+            return
+        for filtering in self._local:
+            self._ask_at(filtering, slots)
+        if self._global:
+            self._combine()
+        else:
+            for slot in slots:
+                self.feasible[slot] = self._passes(slot)
+        self._rescore(slots)
+
+    def _follow_globally(self, filtering: _Filtering, moves: Sequence[Move]) -> None:
+        plugin = filtering.plugin
+        if isinstance(plugin, FollowsPods):
+            for move in moves:
+                step = plugin.pod_added if move.came else plugin.pod_removed
+                step(filtering.state, self.pod, move.pod, move.slot, self._cluster)
+        elif isinstance(plugin, PreFilter):
+            filtering.state = plugin.pre_filter(self.pod, self._cluster).state
+        self._ask(filtering)
+
+    # Filtering
+
+    def _ask(self, filtering: _Filtering) -> None:
+        filtering.rejections = filtering.plugin.filter(self.pod, self._cluster, filtering.state)
+        filtering.rejected = _union(filtering.rejections)
+
+    def _ask_at(self, filtering: _Filtering, slots: Iterable[int]) -> None:
+        """Only whether the nodes pass: which reason they fail for is asked of all nodes when somebody wants to know."""
+        plugin = filtering.plugin
+        assert isinstance(plugin, AtOneNode)
+        if filtering.rejected is None:
+            filtering.rejected = self._cluster.mask()
+        filtering.rejections = ()
+        for slot in slots:
+            filtering.rejected[slot] = not plugin.fits_at(self.pod, self._cluster, filtering.state, slot)
+
+    def _combine(self) -> None:
+        feasible = self._cluster.exists[: self._cluster.width].copy()
+        if self._only is not None:
+            feasible &= self._only
+        for filtering in self._filters:
+            if filtering.rejected is not None:
+                feasible &= ~filtering.rejected
+        self.feasible = feasible
+
+    def _passes(self, slot: int) -> bool:
+        if not self._cluster.exists[slot] or (self._only is not None and not self._only[slot]):
+            return False
+        return not any(f.rejected is not None and f.rejected[slot] for f in self._filters)
+
+    # Scoring
+
+    def best(self, choice: int, within: NodeMask | None = None) -> int | None:
+        """The slot of the best feasible node, one of equals by `choice`; None where there is none.
+        `within`: only nodes of this mask."""
+        totals = self._totals(within)
+        if totals is None:
+            return None
+        top = int(totals.max(initial=INFEASIBLE))
+        if top == INFEASIBLE:
+            return None
+        equals = np.flatnonzero(totals == top)
+        return int(equals[choice % len(equals)])
+
+    def _totals(self, within: NodeMask | None) -> NodeScores | None:
+        if self._scores is None and not self._prepare_scores():
+            return None
+        totals = self._base
+        if within is not None:
+            totals = np.where(within, totals, INFEASIBLE)
+        if not self._relative:
+            return totals
+        feasible = self.feasible if within is None else self.feasible & within
+        slots = np.flatnonzero(feasible)
+        if not slots.size:
+            return None
+        totals = totals.copy()
+        for scoring in self._relative:
+            plugin = scoring.plugin.plugin
+            if scoring.state is _STALE and isinstance(plugin, PreScore):
+                scoring.state = self._pre_score(plugin)
+            if scoring.state is _SKIPPED:
+                continue
+            scores = plugin.score(self.pod, self._cluster, scoring.state)[slots]
+            if isinstance(plugin, Normalize):
+                scores = plugin.normalize(scores, slots, scoring.state)
+            totals[slots] += scores * scoring.plugin.weight
+        return totals
+
+    def _prepare_scores(self) -> bool:
+        """PreScore, and the sum of all scores that depend on their own node alone."""
+        if not self.feasible.any():
+            return False
+        states = {name_of(plugin): self._pre_score(plugin) for plugin in self._profile.pre_score}
+        self._scores = [
+            _Scoring(weighted, states.get(name_of(weighted.plugin)))
+            for weighted in self._profile.score
+            if states.get(name_of(weighted.plugin)) is not _SKIPPED
+        ]
+        self._relative = [scoring for scoring in self._scores if _is_relative(scoring.plugin)]
+        absolute = [scoring for scoring in self._scores if not _is_relative(scoring.plugin)]
+        self._lively = [scoring for scoring in absolute if scoring.plugin.plugin.reads is Reads.NODE_PODS]
+        self._steady = self._sum([scoring for scoring in absolute if scoring.plugin.plugin.reads is Reads.NODES])
+        self._base = np.where(self.feasible, self._steady + self._sum(self._lively), INFEASIBLE)
+        return True
+
+    def _pre_score(self, plugin: PreScore) -> object:
+        prepared = plugin.pre_score(self.pod, self._cluster, self.feasible)
+        return prepared.state if prepared.status.is_success else _SKIPPED
+
+    def _sum(self, scorings: Sequence[_Scoring]) -> NodeScores:
+        total = np.zeros(self._cluster.width, dtype=np.int64)
+        for scoring in scorings:
+            total += scoring.plugin.plugin.score(self.pod, self._cluster, scoring.state) * scoring.plugin.weight
+        return total
+
+    def _rescore(self, slots: Iterable[int]) -> None:
+        """Scores of nodes whose pods changed; those that read all pods are prepared again before they are next used."""
+        if self._scores is None:
+            return
+        if not all(isinstance(scoring.plugin.plugin, AtOneNode) for scoring in self._lively):
+            self._scores = None
+            return
+        for slot in slots:
+            self._base[slot] = self._score_at(slot) if self.feasible[slot] else INFEASIBLE
+        if self._global:  # they may have changed what is feasible anywhere
+            self._base[~self.feasible] = INFEASIBLE
+            if (self.feasible & (self._base == INFEASIBLE)).any():
+                self._base = np.where(self.feasible, self._steady + self._sum(self._lively), INFEASIBLE)
+        for scoring in self._relative:
+            plugin = scoring.plugin.plugin
+            if plugin.reads is Reads.ALL_PODS and isinstance(plugin, PreScore):
+                scoring.state = _STALE
+
+    def _score_at(self, slot: int) -> int:
+        total = int(self._steady[slot])
+        for scoring in self._lively:
+            plugin = scoring.plugin.plugin
+            assert isinstance(plugin, AtOneNode)
+            total += plugin.score_at(self.pod, self._cluster, scoring.state, slot) * scoring.plugin.weight
+        return total
+
+    # Reasons
+
+    def rejected_by(self) -> frozenset[str]:
+        """The plugins that rule out at least one node: a change that helps none of them cannot help the pod."""
+        if not self._status.is_success:
+            return frozenset({self._refused_by})
+        return frozenset(name_of(f.plugin) for f in self._filters if f.rejected is not None and f.rejected.any())
+
+    def diagnosis(self) -> "Diagnosis":
+        """Counted now, from the kept masks."""
+        cluster = self._cluster
+        if not self._status.is_success:
+            return Diagnosis(cluster.node_count, {reason: cluster.node_count for reason in self._status.reasons})
+        counts: dict[str, int] = {}
+        left = cluster.exists[: cluster.width].copy()
+        unresolvable = cluster.mask()
+        if self._only is not None:
+            outside = left & ~self._only
+            unresolvable |= outside
+            left &= self._only
+        for filtering in self._filters:
+            if filtering.rejected is not None and not filtering.rejections:
+                self._ask(filtering)
+            here = left.copy()
+            for rejection in filtering.rejections:
+                blocked = here & rejection.nodes
+                number = int(blocked.sum())
+                if number:
+                    counts[rejection.reason] = counts.get(rejection.reason, 0) + number
+                    left &= ~blocked
+                    if rejection.is_unresolvable:
+                        unresolvable |= blocked
+        return Diagnosis(cluster.node_count, counts, unresolvable)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Diagnosis:
+    """Why no node takes the pod: nodes counted by reason, each node under the first filter that ruled it out."""
+
+    nodes: int
+    counts: Mapping[str, int]
+    unresolvable: NodeMask | None = field(default=None)
+    """Nodes that evicting pods cannot help."""
+
+    @property
+    def message(self) -> str:
+        if not self.nodes:
+            return "no nodes available to schedule pods"
+        listed = ", ".join(sorted(f"{number} {reason}" for reason, number in self.counts.items()))
+        return f"0/{self.nodes} nodes are available: {listed}."
+
+
+_SKIPPED = object()
+_STALE = object()
+
+
+def _union(rejections: Sequence[Rejection]) -> NodeMask | None:
+    if not rejections:
+        return None
+    union = rejections[0].nodes.copy()
+    for rejection in rejections[1:]:
+        union |= rejection.nodes
+    return union
+
+
+def _is_relative(weighted: Weighted) -> bool:
+    """Whether one node's score depends on others: it is normalised over the feasible nodes, or reads all pods."""
+    return isinstance(weighted.plugin, Normalize) or weighted.plugin.reads is Reads.ALL_PODS
