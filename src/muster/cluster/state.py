@@ -19,6 +19,7 @@ from muster.cluster.owners import PodSelectors
 from muster.cluster.pods import PodInfo, Shapes
 
 FINISHED = ("Succeeded", "Failed")
+_LONGEST_LOG = 200_000
 
 
 class PodObserver(Protocol):
@@ -82,7 +83,8 @@ class ClusterState:
         self.nodes_version = 0
         """Grows with every change of a node: whatever was worked out from node objects is then stale."""
         self.moves: list[Move] = []
-        """Every pod that came or went, in order. Only grows: a reader remembers how far it has read."""
+        """Every pod that came or went, in order: a reader remembers how far it has read. Starts afresh, with a new
+        `nodes_version`, when it has grown long."""
         self._unplaced: dict[str, dict[str, PodInfo]] = {}  # pods on nodes that are not known, by node name
         self._free_slots: list[int] = []
         self._taint_codes: dict[tuple[core.Taint, ...], int] = {}
@@ -164,9 +166,11 @@ class ClusterState:
 
     def assign(self, pod: PodInfo, node: str) -> None:
         """The pod counts against the node from now on; against the node it was on before, no longer."""
-        known = self.pods.get(pod.uid)
-        if known is not None:
+        if pod.uid in self.pods:
             self.release(pod.uid)
+        if len(self.moves) > _LONGEST_LOG:
+            self.moves.clear()
+            self.nodes_version += 1
         self.pods[pod.uid] = (pod, node)
         slot = self.slots.get(node)
         if slot is None:
