@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from muster.api import errors, raw
+from muster.api import core, errors, raw
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.server import access, evicting, formats, reading, writing
@@ -14,6 +14,8 @@ from muster.store import protocol
 from muster.store.protocol import Propagation, Refused, Revision, Written
 
 _MAX_DELETED_AT_ONCE = 500
+_RETURNED = frozenset({core.POD, core.SERVICE})
+"""Kinds whose last state Kubernetes answers with even when they are gone: typed clients decode it as such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def deleted_response(context: Context, call: Call, written: Written, status: int
     if call.request.headers.get(writing.RETURN_OBJECT) == "object":
         response = reading.respond(context, call, found, status)
         return replace(response, headers=((writing.GONE, "true" if written.is_gone else "false"),))
-    if not written.is_gone:
+    if not written.is_gone or call.target.kind in _RETURNED:
         return reading.respond(context, call, found, status)
     return reading.success(_details(call.target, found), status)
 
