@@ -5,6 +5,7 @@ keep their order. What the connection does is told as `Unavailable`: callers bac
 """
 
 import asyncio
+import io
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -208,7 +209,7 @@ class HttpStore:
                 request.method,
                 f"{self._root}{request.path}",
                 params=request.query,
-                data=request.body,
+                data=io.BytesIO(request.body),  # as a file: aiohttp then sends large bodies piece by piece
                 headers=headers,
                 timeout=_TIMEOUT,
             ) as response:
