@@ -12,11 +12,14 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 
 from muster.api import core
+from muster.cluster.affinity import AffinityIndex
 from muster.cluster.amounts import allocatable_of
 from muster.cluster.columns import ABSENT, Amounts, Codes, NodeMask, longer, taller, wider
 from muster.cluster.labelsets import LabelSets
+from muster.cluster.namespaces import Namespaces
 from muster.cluster.owners import PodSelectors
 from muster.cluster.pods import PodInfo, Shapes
+from muster.cluster.ports import PortIndex
 
 FINISHED = ("Succeeded", "Failed")
 _LONGEST_LOG = 200_000
@@ -39,12 +42,12 @@ class Move(NamedTuple):
 
 
 class Image:
-    """An image that nodes have: its size, and on which slots it is."""
+    """An image that nodes have: its size, as the first of them said, and on which slots it is."""
 
     __slots__ = ("size", "slots")
 
-    def __init__(self) -> None:
-        self.size = 0
+    def __init__(self, size: int) -> None:
+        self.size = size
         self.slots: set[int] = set()
 
 
@@ -75,11 +78,12 @@ class ClusterState:
         """By uid: every pod that counts, and the name of its node."""
         self.pods_on: list[dict[str, PodInfo]] = []
         """[slot] → the pods there by uid."""
-        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.namespaces = Namespaces()
         """Labels of namespaces, for terms that select pods by them."""
         self.pod_selectors = PodSelectors()
         self.label_sets = LabelSets()
-        self.observers: list[PodObserver] = [self.label_sets]
+        self.ports = PortIndex()
+        self.observers: list[PodObserver] = [self.label_sets, self.ports]
         self.nodes_version = 0
         """Grows with every change of a node: whatever was worked out from node objects is then stale."""
         self.moves: list[Move] = []
@@ -250,7 +254,8 @@ class ClusterState:
         return slot
 
     def _taint_code(self, taints: Sequence[core.Taint]) -> int:
-        known = tuple(taints)
+        # Without the time: it decides nothing here, and with it nearly every tainted node would be a class of its own.
+        known = tuple(core.Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in taints)
         code = self._taint_codes.setdefault(known, len(self.taint_sets))
         if code == len(self.taint_sets):
             self.taint_sets.append(known)
@@ -265,16 +270,21 @@ class ClusterState:
             self.labels[row, slot] = self.label_values.setdefault(value, len(self.label_values))
 
     def _update_images(self, slot: int, previous: core.Node | None, node: core.Node | None) -> None:
-        if previous is not None:
-            for name in (name for image in previous.status.images for name in image.names):
-                if name in self.images:
-                    self.images[name].slots.discard(slot)
-        if node is None:
+        before = previous.status.images if previous is not None else ()
+        now = node.status.images if node is not None else ()
+        if before == now:
             return
-        for listed in node.status.images:
+        for name in (name for listed in before for name in listed.names):
+            image = self.images.get(name)
+            if image is not None:
+                image.slots.discard(slot)
+                if not image.slots:
+                    del self.images[name]
+        for listed in now:
             for name in listed.names:
-                image = self.images.setdefault(name, Image())
-                image.size = listed.size_bytes or 0
+                image = self.images.get(name)
+                if image is None:
+                    image = self.images[name] = Image(listed.size_bytes or 0)
                 image.slots.add(slot)
 
     def _widen(self) -> None:

@@ -188,6 +188,7 @@ class Action(StrEnum):
     UPDATE_NODE_LABEL = "UpdateNodeLabel"
     UPDATE_NODE_TAINT = "UpdateNodeTaint"
     UPDATE_NODE_CONDITION = "UpdateNodeCondition"
+    UPDATE_NODE_PREEMPTION_POLICY = "UpdateNodePreemptionPolicy"
     UPDATE_POD_LABEL = "UpdatePodLabel"
     UPDATE_POD_SCALE_DOWN = "UpdatePodScaleDown"
     UPDATE_POD_SCALE_UP = "UpdatePodScaleUp"

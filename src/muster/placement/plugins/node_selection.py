@@ -16,7 +16,7 @@ from muster.cluster.pods import PodInfo
 from muster.cluster.state import ClusterState
 
 _SCRATCH = "required nodes"
-_NAME_FIELD = "metadata.name"
+NAME_FIELD = "metadata.name"
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -29,7 +29,7 @@ class FieldRequirement:
     is_negated: bool
 
     def matches(self, name: str) -> bool:
-        return ((name if self.key == _NAME_FIELD else "") == self.value) is not self.is_negated
+        return ((name if self.key == NAME_FIELD else "") == self.value) is not self.is_negated
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def _compared(wanted: Requirement, codes: Codes, cluster: ClusterState) -> NodeM
 
 
 def _field_mask(wanted: FieldRequirement, cluster: ClusterState) -> NodeMask:
-    if wanted.key != _NAME_FIELD:
+    if wanted.key != NAME_FIELD:
         return cluster.mask(wanted.matches(""))
     mask = cluster.mask(wanted.is_negated)
     slot = cluster.slots.get(wanted.value)
