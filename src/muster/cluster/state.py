@@ -82,8 +82,9 @@ class ClusterState:
         """Labels of namespaces, for terms that select pods by them."""
         self.pod_selectors = PodSelectors()
         self.label_sets = LabelSets()
+        self.affinity = AffinityIndex()
         self.ports = PortIndex()
-        self.observers: list[PodObserver] = [self.label_sets, self.ports]
+        self.observers: list[PodObserver] = [self.label_sets, self.affinity, self.ports]
         self.nodes_version = 0
         """Grows with every change of a node: whatever was worked out from node objects is then stale."""
         self.moves: list[Move] = []
