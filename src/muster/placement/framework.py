@@ -8,7 +8,7 @@ Pods of one shape (and, where it matters, of one set of labels) are judged once:
 and asks again only for what a change can have touched. `Reads` on a plugin says what that is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from muster.api.meta import Resource
 from muster.cluster.columns import NodeMask
+from muster.cluster.groups import Group
 from muster.cluster.pods import PodInfo
 from muster.cluster.state import ClusterState
 
@@ -163,6 +164,19 @@ class Permit(Protocol):
 
 
 @runtime_checkable
+class PermitsOthers(Protocol):
+    """What the last `permit` of a pod means for others of its group."""
+
+    def activated_by(self, pod: PodInfo) -> Sequence[PodInfo]:
+        """Pending pods to try at once: the pod waits for them."""
+        ...
+
+    def allowed_by(self, pod: PodInfo) -> frozenset[str]:
+        """Uids of assumed pods that need wait no longer."""
+        ...
+
+
+@runtime_checkable
 class PreBind(Protocol):
     async def pre_bind(self, pod: PodInfo, node: str) -> Status: ...
 
@@ -211,7 +225,9 @@ for an object that it cannot read: the pod is then queued, to be on the safe sid
 class Wake:
     """A change that may make a pod schedulable which this plugin rejected. Without `hint`, any such change does."""
 
-    resource: str  # "Node", "Pod" (assigned), "UnscheduledPod" (the pod itself), "PodGroup", ...
+    resource: str
+    """Kind of the object: "Node", "Pod" (an assigned one), "PodGroup", "CompositePodGroup", ... and "UnscheduledPod":
+    the pod itself was updated, or (ADD) another pod came that has no node."""
     actions: frozenset[Action]
     hint: HintFunction | None = None
 
@@ -219,3 +235,57 @@ class Wake:
 @runtime_checkable
 class Wakes(Protocol):
     def wakes(self) -> Sequence[Wake]: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Nodes that a whole group may be tried on: a rack, a switch, everything."""
+
+    name: str
+    nodes: NodeMask
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """Placements to try; none where the group fits nowhere."""
+
+    status: Status = SUCCESS
+    placements: Sequence[Placement] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the members of a group (pods, or child groups) have been tried in one placement."""
+
+    scheduled: int
+    remaining: int
+    tasks: Mapping[str, tuple[int, int]] | None = None
+    """(scheduled, remaining) by task, where the group has a minimum for any."""
+
+
+@runtime_checkable
+class PlacementGenerate(Protocol):
+    def generate_placements(self, group: Group, cluster: ClusterState, parent: Placement) -> Generated: ...
+
+
+@runtime_checkable
+class PlacementScore(Protocol):
+    def score_placement(
+        self, group: Group, cluster: ClusterState, placement: Placement, proposed: Sequence[tuple[PodInfo, str]]
+    ) -> int:
+        """`proposed`: the members that were placed there in thought, each with its node."""
+        ...
+
+
+@runtime_checkable
+class NormalizePlacements(Protocol):
+    def normalize_placements(self, scores: Sequence[int]) -> tuple[Status, Sequence[int]]:
+        """Scores of all placements of one group brought to 0..100."""
+        ...
+
+
+@runtime_checkable
+class PlacementFeasible(Protocol):
+    def placement_feasible(self, group: Group, progress: Progress) -> Status:
+        """SUCCESS: enough are placed. WAIT: not yet. A rejection: what remains is too few, stop trying."""
+        ...
