@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from tests.e2e.cli_platform import MUSTER, ROOT, Platform, platform
+from tests.e2e.cli_platform import ROOT, Platform, platform
 
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: '1'}\n"
 
@@ -129,4 +129,3 @@ def test_a_port_that_is_taken_is_explained(up, tmp_path):
     done = up.muster("up", "--port", port, "--data", str(tmp_path))
     assert done.returncode == 2
     assert "is in use" in done.stderr
-    assert MUSTER

@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
         if args and args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
             near = importlib.import_module("difflib").get_close_matches(args[0], self.list_commands(ctx), 1)
             hint = f"; did you mean `{near[0]}`?" if near else "; `muster --help` lists them"
-            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
+            raise click.UsageError(f"there is no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -108,8 +108,13 @@ def invoke(arguments: Sequence[str]) -> int:
         # The reader (head, less) has gone. Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f"; see `{context.command_path} --help`" if context else ""
+        print(f"error: {error.format_message().rstrip('.')}{hint}", file=sys.stderr)
         return error.exit_code
     except Exception as error:
         if os.environ.get("MUSTER_DEBUG"):

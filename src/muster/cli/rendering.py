@@ -48,6 +48,17 @@ def column_widths(table: Table) -> list[int]:
     return [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
 
 
+def fitted(natural: Sequence[int], available: int, floor: int = 6) -> list[int]:
+    """Widths that fit: the widest columns give way first, and the first one, the name, last."""
+    widths = list(natural)
+    while sum(widths) > available:
+        widest = max(range(len(widths)), key=lambda index: (index > 0 and widths[index] > floor, widths[index]))
+        if widths[widest] <= 1:
+            break
+        widths[widest] -= 1
+    return widths
+
+
 def style_of(cell: str) -> str:
     """The colour that a state has everywhere; "" for everything else."""
     return _STYLE_OF.get(cell.partition(",")[0].rpartition(":")[2], "")

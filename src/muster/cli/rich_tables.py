@@ -6,19 +6,20 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from muster.cli.rendering import Table, style_of
+from muster.cli.rendering import Table, column_widths, fitted, style_of
+
+_GAP = 2
 
 
 def print_table(table: Table) -> None:
     console = Console(highlight=False)
-    shown = RichTable(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    shown = RichTable(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
     last = len(table.columns) - 1
-    for index, column in enumerate(table.columns):
-        # The last column holds prose and takes what is left; the first is the name, which must stay whole to be copied.
-        if index == last:
-            shown.add_column(column.upper(), overflow="fold", no_wrap=False)
-        else:
-            shown.add_column(column.upper(), overflow="ellipsis", no_wrap=True)
+    widths = fitted(column_widths(table), console.width - _GAP * last)
+    for index, (column, width) in enumerate(zip(table.columns, widths, strict=True)):
+        # The last column may hold prose and goes on below itself; the others are cut.
+        is_last = index == last
+        shown.add_column(column.upper(), width=width, no_wrap=not is_last, overflow="fold" if is_last else "ellipsis")
     for row in table.rows:
         shown.add_row(*(Text(cell, style=style_of(cell)) for cell in row))
     console.print(shown)

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -12,11 +13,11 @@ import click
 from muster.api import errors, raw
 from muster.cli import durations, rendering
 from muster.cli.connecting import connect, namespace_option
-from muster.cli.run_view import View, open_view
+from muster.cli.run_view import PlainView, View, open_view
 from muster.cli.session import Session
 from muster.sdk import jobs
 from muster.sdk.client import Client
-from muster.sdk.following import Ended, Follower, Line, Moved, Stuck
+from muster.sdk.following import Ended, Follower, Line, LogLost, Moved, Stuck
 from muster.sdk.gangs import Gang
 from muster.sdk.jobs import Submitted
 
@@ -104,6 +105,7 @@ def command(session: Session, /, **options: raw.JSON) -> None:
     asked = _Options(**options)
     client = connect(session, asked.namespace)
     gang = asked.gang(client.namespace)
+    began = time.monotonic()
     submitted = jobs.submit_gang(client, gang)
     if not submitted.rendezvous.address:
         click.echo(
@@ -114,72 +116,76 @@ def command(session: Session, /, **options: raw.JSON) -> None:
     if asked.detach:
         click.echo(gang.name)
         return
-    _Attached(client, submitted, gang.replicas, remove=asked.remove).run_and_exit()
+    sys.exit(_Attached(client, submitted, asked, began).run())
 
 
 class _Attached:
-    """Follows a job on behalf of a user who may interrupt, and ends this process with the job's code."""
+    """Follows a job on behalf of a user who may interrupt."""
 
-    def __init__(self, client: Client, submitted: Submitted, replicas: int, *, remove: bool) -> None:
+    def __init__(self, client: Client, submitted: Submitted, asked: _Options, began: float) -> None:
         self._client = client
         self._submitted = submitted
-        self._replicas = replicas
-        self._remove = remove
+        self._asked = asked
+        self._began = began
+        self._view: View = PlainView(submitted.name, asked.replicas, began)
 
-    def run_and_exit(self) -> None:
+    def run(self) -> int:
         signal.signal(signal.SIGTERM, _on_terminate)
         follower = jobs.follow(self._client, self._submitted)
-        view = open_view(self._submitted.name, self._replicas)
         try:
-            code = self._follow(follower, view)
+            self._view = open_view(self._submitted.name, self._asked.replicas, self._began)
+            return self._follow(follower)
+        except KeyboardInterrupt:  # before there was anything on the screen to ask about
+            return self._stop(INTERRUPTED)
+        except _Terminated:
+            return self._stop(TERMINATED)
         finally:
-            view.close()
+            self._view.close()
             follower.close()
-        sys.exit(code)
 
-    def _follow(self, follower: Follower, view: View) -> int:
+    def _follow(self, follower: Follower) -> int:
         while True:
             try:
                 match follower.next(timeout=None):
                     case Line(rank, text):
-                        view.line(rank, text)
+                        self._view.line(rank, text)
                     case Moved(status):
-                        view.moved(status)
+                        self._view.moved(status)
+                    case LogLost(rank, error):
+                        self._view.say(f"the rest of the log of rank {rank} could not be read: {error}")
                     case Stuck(failed, pods):
-                        view.say(f"rank {failed.rank} failed; stopping the {len(pods)} that still run")
+                        self._view.say(f"rank {failed.rank} failed; stopping the {len(pods)} that still run")
                         jobs.stop_pods(self._client, pods, self._submitted.namespace)
                     case Ended(status, code):
-                        view.ended(status, code)
-                        if self._remove:
+                        self._view.ended(status, code)
+                        if self._asked.remove:
                             jobs.stop(self._client, self._submitted.name, self._submitted.namespace)
                         return code
             except KeyboardInterrupt:
-                chosen = self._interrupted(view)
+                chosen = self._interrupted()
                 if chosen is not None:
                     return chosen
-            except _Terminated:
-                return self._stop(view, TERMINATED)
 
-    def _interrupted(self, view: View) -> int | None:
+    def _interrupted(self) -> int | None:
         """The exit code, or None to go on."""
         if not (rendering.is_terminal(sys.stdin) and rendering.is_terminal(sys.stderr)):
-            return self._stop(view, INTERRUPTED)
-        view.pause()
+            return self._stop(INTERRUPTED)
+        self._view.pause()
         try:
             choice = _ask()
         except (KeyboardInterrupt, EOFError):
             choice = "s"
         if choice == "s":
-            return self._stop(view, INTERRUPTED)
+            return self._stop(INTERRUPTED)
         if choice == "d":
             name = self._submitted.name
             click.echo(f"{name} goes on. Follow it: muster logs -f {name}   Stop it: muster stop {name}", err=True)
             return 0
-        view.resume()
+        self._view.resume()
         return None
 
-    def _stop(self, view: View, code: int) -> int:
-        view.pause()
+    def _stop(self, code: int) -> int:
+        self._view.pause()
         click.echo(f"stopping {self._submitted.name} ...", err=True)
         told = jobs.stop(self._client, self._submitted.name, self._submitted.namespace)
         try:

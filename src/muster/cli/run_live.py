@@ -14,9 +14,9 @@ from muster.sdk.gangs import Status
 
 
 class LiveView:
-    def __init__(self, name: str, replicas: int) -> None:
+    def __init__(self, name: str, replicas: int, began: float) -> None:
         self._name = name
-        self._started = time.monotonic()
+        self._began = began
         self._status: Status | None = None
         self._console = Console(stderr=True, highlight=False)
         self._spinner = Spinner("dots")
@@ -35,19 +35,15 @@ class LiveView:
             redirect_stderr=False,
         )
 
-    def _render(self) -> Spinner:
-        state, rest = situation(self._status, time.monotonic() - self._started)
-        text = Text.assemble(
-            (self._name, "bold"),
-            "  ",
-            (state, rendering.style_of(state)),
-            "  ",
-            rest,
-            no_wrap=True,
-            overflow="ellipsis",
-        )
-        self._spinner.update(text=text)
-        return self._spinner
+    def _render(self) -> Text:
+        state, rest = situation(self._status, time.monotonic() - self._began)
+        frame = self._spinner.render(self._console.get_time())
+        assert isinstance(frame, Text)  # a spinner without text of its own
+        style = rendering.style_of(state)
+        line = Text.assemble(frame, " ", (self._name, "bold"), "  ", (state, style), "  ", rest)
+        # Room for the ^C that a terminal echoes: where it wraps, the line can no longer be taken back.
+        line.truncate(max(self._console.width - 4, 10), overflow="ellipsis")
+        return line
 
     def line(self, rank: int, text: str) -> None:
         if not rendering.is_terminal(sys.stdout):
@@ -65,7 +61,7 @@ class LiveView:
 
     def ended(self, status: Status, code: int) -> None:
         self._live.stop()
-        seconds = time.monotonic() - self._started
+        seconds = time.monotonic() - self._began
         self._console.print(Text(summary(status, code, seconds), style="red" if code else "green"), soft_wrap=True)
 
     def pause(self) -> None:

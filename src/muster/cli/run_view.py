@@ -33,9 +33,9 @@ class View(Protocol):
 class PlainView:
     """Says on standard error why a job waits, once for each reason, and how it ended."""
 
-    def __init__(self, name: str, replicas: int) -> None:
+    def __init__(self, name: str, replicas: int, began: float) -> None:
         self._name = name
-        self._started = time.monotonic()
+        self._began = began
         self._writer = prefixes.Writer(sys.stdout, with_rank=replicas > 1)
         self._said = ""
 
@@ -51,7 +51,7 @@ class PlainView:
         print(f"{self._name}: {text}", file=sys.stderr)
 
     def ended(self, status: Status, code: int) -> None:
-        print(summary(status, code, time.monotonic() - self._started), file=sys.stderr)
+        print(summary(status, code, time.monotonic() - self._began), file=sys.stderr)
 
     def pause(self) -> None:
         pass
@@ -81,23 +81,24 @@ def summary(status: Status, code: int, seconds: float) -> str:
 
 
 def situation(status: Status | None, seconds: float) -> tuple[str, str]:
-    """The state and what there is to say about it, for the status line."""
+    """The state and what there is to say about it, for the status line. What may be cut off stands last."""
     took = durations.show_whole(seconds)
     if status is None or not status.members:
-        return "Pending", f"submitted, {took}"
+        return "Pending", f"{took}  submitted"
     if status.phase is Phase.PENDING:
-        return "Pending", f"{status.waiting or 'waiting to be placed'}, {took}"
+        return "Pending", f"{took}  {status.waiting or 'waiting to be placed'}"
     running, done = status.count(Phase.RUNNING), status.count(Phase.SUCCEEDED)
-    parts = [f"{running}/{status.size} running"]
+    parts = [f"{took}  {running} of {status.size} ranks"]
     if done:
         parts.append(f"{done} done")
     if status.nodes:
         parts.append(f"on {','.join(status.nodes[:4])}{'...' if len(status.nodes) > 4 else ''}")
-    return str(status.phase), ", ".join([*parts, took])
+    return str(status.phase), ", ".join(parts)
 
 
-def open_view(name: str, replicas: int) -> View:
+def open_view(name: str, replicas: int, began: float) -> View:
+    """`began`: when the job was submitted, on the monotonic clock."""
     if rendering.is_terminal(sys.stderr):
-        view: View = importlib.import_module("muster.cli.run_live").LiveView(name, replicas)
+        view: View = importlib.import_module("muster.cli.run_live").LiveView(name, replicas, began)
         return view
-    return PlainView(name, replicas)
+    return PlainView(name, replicas, began)

@@ -19,7 +19,7 @@ from muster.sdk.client import Client, LogOptions
 from muster.sdk.gangs import EXIT_STOPPED, Member, Phase, Status
 from muster.sdk.resources import Selection
 from muster.sdk.transport import Stream, lines
-from muster.sdk.watching import Change, Watching
+from muster.sdk.watching import RECONNECT_SECONDS, Change, Watching
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,14 @@ class Moved:
     """The gang's status changed."""
 
     status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class LogLost:
+    """The rest of a member's log could not be read."""
+
+    rank: int
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +63,8 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class _LogEnded:
-    pod: str
-    error: str = ""
+    member: Member
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,7 @@ class _WatchFailed:
     error: Exception
 
 
-Event: TypeAlias = Line | Moved | Stuck | Ended
+Event: TypeAlias = Line | LogLost | Moved | Stuck | Ended
 _Message: TypeAlias = Line | Change | _LogEnded | _WatchFailed
 
 FAILURE_GRACE_SECONDS = 5.0
@@ -72,9 +80,6 @@ FAILURE_GRACE_SECONDS = 5.0
 
 _LAST_WORDS_SECONDS = 1.0
 """How long the log of a pod that is gone may go on: its end might never be told."""
-
-_LOG_ATTEMPTS = 8
-_LOG_RETRY_SECONDS = 0.25
 
 
 class Follower:
@@ -145,9 +150,9 @@ class Follower:
                 return message
             case Change():
                 return self._pod_changed(message)
-            case _LogEnded(pod):
-                self._unread.discard(pod)
-                return None
+            case _LogEnded(member, error):
+                self._unread.discard(member.pod)
+                return LogLost(member.rank, error) if error else None
             case _WatchFailed(error):
                 raise error
 
@@ -224,20 +229,20 @@ class LogReader:
             self._stream.close()
 
     def _run(self) -> None:
-        error = ""
-        for _ in range(_LOG_ATTEMPTS):
+        error, failures = "", 0
+        while True:
+            before = self._last, self._at_last
             try:
                 self._read()
                 error = ""
                 break
-            except errors.NotFound as gone:
-                error = gone.message
-                break
             except errors.ApiError as failed:
                 error = failed.message
-                if self._closed.wait(_LOG_RETRY_SECONDS):
+                failures = failures + 1 if before == (self._last, self._at_last) else 1
+                is_hopeless = isinstance(failed, errors.NotFound) or failures > len(RECONNECT_SECONDS)
+                if is_hopeless or self._closed.wait(RECONNECT_SECONDS[failures - 1]):
                     break
-        self._messages.put(_LogEnded(self._member.pod, error))
+        self._messages.put(_LogEnded(self._member, error if not self._closed.is_set() else ""))
 
     def _read(self) -> None:
         options = LogOptions(

@@ -4,6 +4,7 @@ Not from `api.everything`: a server may have kinds that this client has never he
 importing every view costs more than the one request.
 """
 
+import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -86,8 +87,10 @@ class Catalog:
             groups = ("", found.group, f"{found.version}.{found.group}", found.version)
             if plain in _names(found) and rest in groups:
                 return found
-        known = ", ".join(sorted({found.plural for found in self.resources}))
-        raise errors.NotFound(f"the server has no kind {word!r}; it has {known}")
+        names = sorted({found.plural for found in self.resources})
+        near = difflib.get_close_matches(plain, names, 3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(names)}"
+        raise errors.NotFound(f"the server has no kind {word!r}; {hint}")
 
     def category(self, word: str) -> tuple[Resource, ...]:
         """The kinds that belong to a category such as `all`; empty where there is no such category."""

@@ -15,7 +15,8 @@ from muster.sdk.transport import Stream, lines
 PERIOD_SECONDS = 300
 """How long one connection lasts; then the watch resumes on another."""
 
-_RECONNECT_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 3.0)
+RECONNECT_SECONDS = (0.1, 0.2, 0.5, 1.0, 1.0, 2.0, 2.0, 3.0, 5.0, 5.0, 5.0, 5.0)
+"""Pauses between attempts: together as long as a server may take to restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,9 @@ class Watching:
             except (errors.Unavailable, errors.Timeout):
                 if self._is_over():
                     return
-                if failures >= len(_RECONNECT_SECONDS):
+                if failures >= len(RECONNECT_SECONDS):
                     raise
-                self._sleep(_RECONNECT_SECONDS[failures])
+                self._sleep(RECONNECT_SECONDS[failures])
                 failures += 1
 
     def _is_over(self) -> bool:

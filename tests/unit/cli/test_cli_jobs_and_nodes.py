@@ -140,11 +140,11 @@ def test_the_summary_says_who_failed_where():
 
 
 def test_the_status_line_follows_the_gang():
-    assert run_view.situation(None, 0.2) == ("Pending", "submitted, 0s")
+    assert run_view.situation(None, 0.2) == ("Pending", "0s  submitted")
     waiting = gangs.observe("big", [a_pod("b", "Pending", message="no room")])
-    assert run_view.situation(waiting, 65) == ("Pending", "no room, 1m5s")
+    assert run_view.situation(waiting, 65) == ("Pending", "1m5s  no room")
     running = gangs.observe("t", [a_pod("t-0", "Running", node="n0"), a_pod("t-1", "Succeeded", node="n1", code=0)])
-    assert run_view.situation(running, 3) == ("Running", "1/2 running, 1 done, on n0,n1, 3s")
+    assert run_view.situation(running, 3) == ("Running", "3s  1 of 2 ranks, 1 done, on n0,n1")
 
 
 def test_labels_are_checked_before_anything_starts():

@@ -23,6 +23,26 @@ def test_every_cell_starts_where_its_header_does(rows):
             assert line[start:].startswith(cell.rstrip())
 
 
+@pytest.mark.parametrize(
+    ("natural", "available", "expected"),
+    [
+        ([10, 10, 10], 30, [10, 10, 10]),
+        ([10, 40, 8], 30, [10, 12, 8]),
+        ([20, 9, 9], 32, [20, 6, 6]),
+        ([20, 9, 9], 30, [18, 6, 6]),
+    ],
+)
+def test_wide_tables_give_way_at_their_widest_column_and_at_the_name_last(natural, available, expected):
+    assert rendering.fitted(natural, available) == expected
+
+
+@given(st.lists(st.integers(1, 80), min_size=1, max_size=8), st.integers(8, 200))
+def test_tables_fit(natural, available):
+    widths = rendering.fitted(natural, available)
+    assert sum(widths) <= max(available, len(natural))
+    assert all(1 <= width <= before for width, before in zip(widths, natural, strict=True))
+
+
 @given(st.floats(0, 100), st.floats(0.1, 100))
 def test_a_bar_is_full_only_when_full_and_empty_only_when_empty(used, total):
     shown = rendering.bar(used, total)

@@ -23,6 +23,8 @@ def test_words_for_a_kind_are_found_by_discovery():
     assert {found.kind for found in client.catalog().category("all")} == {"Pod", "Job"}
     with pytest.raises(errors.NotFound, match="it has events, jobs, nodes, podgroups, pods"):
         client.resource("gadgets")
+    with pytest.raises(errors.NotFound, match="did you mean podgroups"):
+        client.resource("podgruops")
 
 
 def test_documents_are_matched_to_the_kinds_that_exist():
