@@ -7,7 +7,7 @@ A `Group` is the one internal value; Volcano's PodGroup and Kubernetes' PodGroup
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -56,7 +56,7 @@ class Group:
     """How many members must be placed together: pods, or for a composite group child groups."""
     is_gang: bool = True
     """Otherwise members are placed one by one (Kubernetes' basic policy), and `min_count` is 1."""
-    min_per_task: Mapping[str, int] = _NO_TASKS
+    min_per_task: Mapping[str, int] = field(default_factory=dict)
     """The same for each kind of pod, by the pod's task label."""
     topology: Topology | None = None
     priority: int | None = None
