@@ -23,6 +23,7 @@ from muster.api import raw
 from muster.api.everything import REGISTRY
 from muster.api.objects import Object
 from muster.controllers.binding import BindingController
+from muster.controllers.events import EventCleaner
 from muster.controllers.garbage import GarbageCollector
 from muster.controllers.namespaces import NamespaceController
 from muster.controllers.nodes import NodeController
@@ -198,6 +199,7 @@ def _controllers(store: Store, clock: Clock) -> Mapping[str, Callable[[], Awaita
         "nodes": NodeController(store, clock).run,
         "garbage": GarbageCollector(store, clock).run,
         "namespaces": NamespaceController(store, clock).run,
+        "events": EventCleaner(store, clock).run,
     }
 
 
