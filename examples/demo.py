@@ -120,13 +120,19 @@ def _end(process: subprocess.Popen[bytes], directory: Path) -> None:
                 left.kill()
 
 
-def worker(client: Client, replicas: int, epochs: int) -> Gang:
+def worker(client: Client, replicas: int, epochs: int | None) -> Gang:
     """One worker a node: each asks for more than half of what a node has."""
     smallest = min(quantity.parse(node["status"]["allocatable"]["cpu"]).milli for node in client.list(NODES))
     torch = ["--torch"] if importlib.util.find_spec("torch") else []
     return Gang(
         name=JOB,
-        command=[sys.executable, str(HERE / "train_numpy.py"), "--epochs", str(epochs), *torch],
+        command=[
+            sys.executable,
+            str(HERE / "train_numpy.py"),
+            "--epochs",
+            str(epochs or (10 if torch else 20)),
+            *torch,
+        ],
         replicas=replicas,
         cpu=f"{smallest * 6 // 10}m",
         env={**jobs.inherited(), "OMP_NUM_THREADS": "1"},
@@ -200,7 +206,7 @@ def result_table(training: Training) -> Table:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=4)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int, help="default: 20, or 10 with PyTorch, which takes longer to start")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill cleans up as Ctrl-C does
     console = Console(highlight=False)

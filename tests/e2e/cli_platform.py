@@ -103,7 +103,7 @@ def is_ready(node: dict) -> bool:
     return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen) -> None:
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(15)

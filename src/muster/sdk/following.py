@@ -75,11 +75,16 @@ class _WatchFailed:
 Event: TypeAlias = Line | LogLost | Moved | Stuck | Ended
 _Message: TypeAlias = Line | Change | _LogEnded | _WatchFailed
 
-FAILURE_GRACE_SECONDS = 5.0
-"""How long the others may go on after one member failed: enough to report what they saw of it."""
 
-_LAST_WORDS_SECONDS = 1.0
-"""How long the log of a pod that is gone may go on: its end might never be told."""
+@dataclass(frozen=True, slots=True)
+class Patience:
+    after_failure: float = 5.0
+    """Seconds that the others may go on after one member failed: enough to report what they saw of it."""
+    after_deletion: float = 1.0
+    """Seconds that the log of a pod that is gone may go on: its end might never be told."""
+
+
+PATIENCE = Patience()
 
 
 class Follower:
@@ -87,14 +92,20 @@ class Follower:
     caller has just made, came to be), or from now."""
 
     def __init__(
-        self, client: Client, group: Document, *, since: str = "", with_logs: bool = True, log_tail: int | None = None
+        self,
+        client: Client,
+        group: Document,
+        *,
+        since: str = "",
+        with_logs: bool = True,
+        patience: Patience = PATIENCE,
     ) -> None:
         self._client = client
         self._group = group
         self._name = str(group["metadata"]["name"])
         self._namespace = str(group["metadata"].get("namespace", client.namespace))
         self._with_logs = with_logs
-        self._log_tail = log_tail
+        self._patience = patience
         self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._members: dict[str, Member] = {}
         self._reading: dict[str, LogReader] = {}
@@ -163,9 +174,9 @@ class Follower:
         self._members[member.pod] = member
         if member.exit_code and member.is_finished and self._failed_first is None:
             self._failed_first = member  # by the order of events: timestamps only know seconds
-            self._stuck_at = time.monotonic() + FAILURE_GRACE_SECONDS
+            self._stuck_at = time.monotonic() + self._patience.after_failure
         if change.type == "DELETED":
-            self._silent_at[member.pod] = time.monotonic() + _LAST_WORDS_SECONDS
+            self._silent_at[member.pod] = time.monotonic() + self._patience.after_deletion
         elif member.has_log:
             self._read_log(member)
         status = self.status
@@ -177,7 +188,7 @@ class Follower:
     def _read_log(self, member: Member) -> None:
         if self._with_logs and member.pod not in self._reading:
             self._unread.add(member.pod)
-            reader = LogReader(self._client, member, self._namespace, self._log_tail, self._messages)
+            reader = LogReader(self._client, member, self._namespace, self._messages)
             self._reading[member.pod] = reader
             reader.start()
 
@@ -206,13 +217,11 @@ class LogReader:
         client: Client,
         member: Member,
         namespace: str,
-        tail: int | None,
         messages: "queue.SimpleQueue[_Message]",
     ) -> None:
         self._client = client
         self._member = member
         self._namespace = namespace
-        self._tail = tail
         self._messages = messages
         self._stream: Stream | None = None
         self._closed = threading.Event()
@@ -245,9 +254,7 @@ class LogReader:
         self._messages.put(_LogEnded(self._member, error if not self._closed.is_set() else ""))
 
     def _read(self) -> None:
-        options = LogOptions(
-            container=gangs.CONTAINER, follow=True, tail=self._tail, timestamps=True, since_time=self._last
-        )
+        options = LogOptions(container=gangs.CONTAINER, follow=True, timestamps=True, since_time=self._last)
         self._stream = self._client.open_log(self._member.pod, self._namespace, options)
         repeated = self._at_last
         try:
@@ -260,7 +267,6 @@ class LogReader:
                     continue
                 self._at_last = self._at_last + 1 if stamp == self._last else 1
                 self._last = stamp
-                self._tail = None  # only the first connection starts at the tail
                 self._messages.put(Line(self._member.rank, text))
         finally:
             self._stream.close()

@@ -18,7 +18,7 @@ from muster.api import errors
 from muster.api.raw import Document
 from muster.sdk import gangs, names, reading, resources
 from muster.sdk.client import Client
-from muster.sdk.following import Ended, Follower, Line, Stuck
+from muster.sdk.following import PATIENCE, Ended, Follower, Line, Patience, Stuck
 from muster.sdk.gangs import Gang, Rendezvous, Status
 from muster.sdk.resources import Selection
 
@@ -63,10 +63,10 @@ def inherited(env: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {name: env[name] for name in INHERITED if name in env}
 
 
-def submit_gang(client: Client, gang: Gang) -> Submitted:
+def submit_gang(client: Client, gang: Gang, rendezvous: Rendezvous | None = None) -> Submitted:
     """Creates the PodGroup and its pods; where one pod is refused, nothing stays. Raises Invalid, AlreadyExists."""
     gang.check()
-    rendezvous = choose_rendezvous(client, gang)
+    rendezvous = rendezvous or choose_rendezvous(client, gang)
     group = client.create(gangs.pod_group(gang), resources.POD_GROUPS)
     submitted = Submitted(gang.name, gang.namespace, group, rendezvous)
     try:
@@ -86,16 +86,20 @@ def _create(client: Client, pods: Sequence[Document]) -> None:
             done.result()
 
 
-def choose_rendezvous(client: Client, gang: Gang) -> Rendezvous:
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def choose_rendezvous(client: Client, gang: Gang, find_port: Callable[[], int] = free_port) -> Rendezvous:
     """Loopback and a free port where all nodes are on one machine. Where they are not, no address: which node rank 0
     gets is known only once the gang is placed, and its environment is fixed before."""
     if gang.replicas > 1:
         machines = {_machine(node) for node in client.list(resources.NODES)}
         if len(machines) > 1:
             return Rendezvous("", 0)
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return Rendezvous(LOOPBACK, int(probe.getsockname()[1]))
+    return Rendezvous(LOOPBACK, find_port())
 
 
 def _machine(node: Document) -> str:
@@ -103,8 +107,8 @@ def _machine(node: Document) -> str:
     return reading.text(node, "metadata", "labels", gangs.MACHINE_LABEL) or reading.text(node, "metadata", "name")
 
 
-def follow(client: Client, submitted: Submitted, *, with_logs: bool = True) -> Follower:
-    return Follower(client, submitted.group, since=submitted.since, with_logs=with_logs)
+def follow(client: Client, submitted: Submitted, *, with_logs: bool = True, patience: Patience = PATIENCE) -> Follower:
+    return Follower(client, submitted.group, since=submitted.since, with_logs=with_logs, patience=patience)
 
 
 def status(client: Client, name: str, namespace: str | None = None) -> Status:

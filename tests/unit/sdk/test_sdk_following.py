@@ -3,8 +3,8 @@ from tests.unit.sdk.scripted_transport import Tap, a_client
 
 from muster.api import errors, raw
 from muster.sdk import gangs, jobs
-from muster.sdk.following import Ended, Line, Moved, Stuck
-from muster.sdk.gangs import Gang, Phase
+from muster.sdk.following import Ended, Line, Moved, Patience, Stuck
+from muster.sdk.gangs import Gang, Phase, Rendezvous
 
 
 class Platform:
@@ -61,6 +61,10 @@ class Platform:
         )
 
 
+def submit(platform, gang):
+    return jobs.submit_gang(platform.client, gang, Rendezvous("127.0.0.1", 5555))
+
+
 def events(follower, until=Ended):
     found: list = []
     while not found or not isinstance(found[-1], until):
@@ -72,7 +76,7 @@ def events(follower, until=Ended):
 def test_a_gang_is_followed_from_submit_to_exit_code_with_whole_logs():
     platform = Platform()
     platform.logs = {"train-0": [b"1 hello\n2 wor", b"ld\n"], "train-1": [b"1 hi\n"]}
-    submitted = jobs.submit_gang(platform.client, Gang("train", ["x"], replicas=2))
+    submitted = submit(platform, Gang("train", ["x"], replicas=2))
     for rank in (0, 1):
         platform.pod(rank, "Pending", change="ADDED")
         platform.pod(rank, "Running")
@@ -91,7 +95,7 @@ def test_a_gang_is_followed_from_submit_to_exit_code_with_whole_logs():
 def test_the_code_is_of_the_member_that_was_seen_to_fail_first():
     platform = Platform()
     platform.logs = {"train-0": [], "train-1": []}
-    submitted = jobs.submit_gang(platform.client, Gang("train", ["x"], replicas=2))
+    submitted = submit(platform, Gang("train", ["x"], replicas=2))
     platform.pod(1, "Failed", 9)
     platform.pod(0, "Failed", 1)
     assert events(jobs.follow(platform.client, submitted))[-1].exit_code == 9
@@ -100,7 +104,7 @@ def test_the_code_is_of_the_member_that_was_seen_to_fail_first():
 def test_pods_deleted_under_way_count_as_stopped():
     platform = Platform()
     platform.logs = {"train-0": [b"1 x\n"]}
-    submitted = jobs.submit_gang(platform.client, Gang("train", ["x"]))
+    submitted = submit(platform, Gang("train", ["x"]))
     platform.pod(0, "Running")
     platform.pod(0, "Running", change="DELETED")
     last = events(jobs.follow(platform.client, submitted))[-1]
@@ -108,28 +112,26 @@ def test_pods_deleted_under_way_count_as_stopped():
     assert last.status.phase is Phase.STOPPED
 
 
-def test_a_log_that_does_not_end_with_its_pod_is_left(monkeypatch):
-    monkeypatch.setattr("muster.sdk.following._LAST_WORDS_SECONDS", 0.0)
+def test_a_log_that_does_not_end_with_its_pod_is_left():
     platform = Platform()
     endless = Tap()
     endless.poured.put(b"1 x\n")
     platform.logs = {"train-0": endless}
-    submitted = jobs.submit_gang(platform.client, Gang("train", ["x"]))
+    submitted = submit(platform, Gang("train", ["x"]))
     platform.pod(0, "Running")
     platform.pod(0, "Running", change="DELETED")
-    found = events(jobs.follow(platform.client, submitted))
+    found = events(jobs.follow(platform.client, submitted, patience=Patience(after_deletion=0.05)))
     assert [e.text for e in found if isinstance(e, Line)] == ["x"]
     assert found[-1].exit_code == 143
 
 
-def test_those_that_wait_for_a_failed_member_are_named(monkeypatch):
-    monkeypatch.setattr("muster.sdk.following.FAILURE_GRACE_SECONDS", 0.0)
+def test_those_that_wait_for_a_failed_member_are_named():
     platform = Platform()
     platform.logs = {"train-0": [], "train-1": []}
-    submitted = jobs.submit_gang(platform.client, Gang("train", ["x"], replicas=2))
+    submitted = submit(platform, Gang("train", ["x"], replicas=2))
     platform.pod(0, "Running")
     platform.pod(1, "Failed", 4)
-    follower = jobs.follow(platform.client, submitted)
+    follower = jobs.follow(platform.client, submitted, patience=Patience(after_failure=0.0))
     stuck = events(follower, Stuck)[-1]
     assert stuck.pods == ("train-0",)
     assert stuck.failed.rank == 1
@@ -150,7 +152,7 @@ def test_a_log_that_breaks_is_resumed_without_losing_or_repeating_a_line():
             return next(answers)
 
     platform.logs = Broken()
-    submitted = jobs.submit_gang(platform.client, Gang("train", ["x"]))
+    submitted = submit(platform, Gang("train", ["x"]))
     platform.pod(0, "Succeeded", 0)
     found = events(jobs.follow(platform.client, submitted))
     assert [e.text for e in found if isinstance(e, Line)] == ["a", "b", "b", "b", "c"]
@@ -162,7 +164,7 @@ def test_a_gang_of_which_one_pod_is_refused_leaves_nothing():
     platform = Platform()
     platform.refuse = errors.Invalid("no")
     with pytest.raises(errors.Invalid):
-        jobs.submit_gang(platform.client, Gang("train", ["x"], replicas=4))
+        submit(platform, Gang("train", ["x"], replicas=4))
     assert platform.deleted == ["train"]
 
 
@@ -175,17 +177,8 @@ def test_one_machine_meets_on_loopback_and_several_do_not():
 
     client, transport = a_client(answer)
     gang = Gang("train", ["x"], replicas=2)
-    assert jobs.choose_rendezvous(client, gang).address == "127.0.0.1"
-    assert jobs.choose_rendezvous(client, gang).address == ""
+    assert jobs.choose_rendezvous(client, gang, lambda: 5555).address == "127.0.0.1"
+    assert jobs.choose_rendezvous(client, gang, lambda: 5555).address == ""
     asked = len(transport.requests)
-    assert jobs.choose_rendezvous(client, Gang("train", ["x"])).port > 0
+    assert jobs.choose_rendezvous(client, Gang("train", ["x"]), lambda: 5555).port == 5555
     assert len(transport.requests) == asked  # a single process needs no look at the nodes
-
-
-def test_run_returns_code_and_lines():
-    platform = Platform()
-    platform.logs = {"solo-0": [], "train-0": [b"1 out\n"]}
-    platform.pod(0, "Failed", 3)
-    seen = []
-    result = jobs.run(["x"], name="train", client=platform.client, on_line=lambda rank, text: seen.append((rank, text)))
-    assert (result.exit_code, list(result.lines), seen) == (3, [(0, "out")], [(0, "out")])

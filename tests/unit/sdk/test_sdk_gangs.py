@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.agent import environment
 from muster.api import errors
 from muster.sdk import gangs, names
 from muster.sdk.gangs import Gang, Phase, Rendezvous
@@ -62,22 +63,9 @@ def test_the_user_s_own_variables_win_and_an_unknown_address_is_left_out():
     assert "MASTER_ADDR" not in found
 
 
-def expanded(text, env):
-    """What Kubernetes makes of `$(NAME)` and `$$`."""
-    out, index = "", 0
-    while index < len(text):
-        if text.startswith("$$", index):
-            out, index = out + "$", index + 2
-        elif match := re.compile(r"\$\(([^)]*)\)").match(text, index):
-            out, index = out + env.get(match[1], match[0]), match.end()
-        else:
-            out, index = out + text[index], index + 1
-    return out
-
-
 @given(st.text(alphabet="$()PATH x"))
 def test_a_command_survives_the_expansion_of_variables(text):
-    assert expanded(gangs.literal(text), {"PATH": "/bin", "P": "p"}) == text
+    assert environment.expand(gangs.literal(text), {"PATH": "/bin", "P": "p", "": "x"}) == text
 
 
 def test_plain_shell_variables_are_left_as_they_are():
