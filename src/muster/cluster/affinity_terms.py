@@ -49,12 +49,10 @@ class PodTerms:
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()
     preferred: tuple[WeightedTerm, ...] = ()
+    has_preferences: bool = False
+    """Whether the pod states any, also where they make no sense."""
     error: str | None = None
     """What is wrong with a selector, in Kubernetes' words. The list that it stands in is empty."""
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.affinity or self.anti_affinity or self.preferred)
 
 
 NO_TERMS = PodTerms()
@@ -125,6 +123,10 @@ def parse(affinity: core.Affinity, namespace: str) -> PodTerms:
         (
             *preferred("preferredAffinityTerms", towards.preferred_during_scheduling_ignored_during_execution, 1),
             *preferred("preferredAntiAffinityTerms", away.preferred_during_scheduling_ignored_during_execution, -1),
+        ),
+        bool(
+            towards.preferred_during_scheduling_ignored_during_execution
+            or away.preferred_during_scheduling_ignored_during_execution
         ),
         _joined(errors) if errors else None,
     )
