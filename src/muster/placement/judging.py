@@ -51,6 +51,10 @@ class _Scoring:
     state: object = None
 
 
+class PluginFailed(Exception):
+    """A plugin raised while it followed pods that were moved in thought. What it knows is not to be relied on."""
+
+
 class Judgement:
     """`pod` stands for its class. Ask `refresh` first, then read `feasible` and `best`."""
 
@@ -76,6 +80,10 @@ class Judgement:
         self._seen = len(cluster.moves)
         if self._status.is_success:
             self._follow(moves)
+
+    def start_afresh(self) -> None:
+        """Asks every plugin anew: for one that has lost track of the pods because a step of it failed."""
+        self._rebuild()
 
     def _rebuild(self) -> None:
         cluster = self._cluster
@@ -141,7 +149,11 @@ class Judgement:
         if isinstance(plugin, FollowsPods):
             for move in moves:
                 step = plugin.pod_added if move.came else plugin.pod_removed
-                step(filtering.state, self.pod, move.pod, move.slot, self._cluster)
+                try:
+                    step(filtering.state, self.pod, move.pod, move.slot, self._cluster)
+                except Exception as error:
+                    verb = "AddPod" if move.came else "RemovePod"
+                    raise PluginFailed(f'running {verb} on PreFilter plugin "{name_of(plugin)}": {error}') from error
         elif isinstance(plugin, PreFilter):
             filtering.state = plugin.pre_filter(self.pod, self._cluster).state
         self._ask(filtering)
@@ -275,6 +287,26 @@ class Judgement:
         if not self._status.is_success:
             return frozenset({self._refused_by})
         return frozenset(name_of(f.plugin) for f in self._filters if f.rejected is not None and f.rejected.any())
+
+    def active(self) -> Sequence[tuple[Filter, object]]:
+        """The filters that have something to say of this class, in order, with their states."""
+        return [(filtering.plugin, filtering.state) for filtering in self._filters] if self._status.is_success else ()
+
+    def status_at(self, slot: int) -> Status:
+        """What the first filter says that rules out the node; success where none does."""
+        if not self._status.is_success:
+            return self._status
+        if self._only is not None and not self._only[slot]:
+            return Status(Code.UNRESOLVABLE)
+        for filtering in self._filters:
+            if filtering.rejected is None or not filtering.rejected[slot]:
+                continue
+            if not filtering.rejections:
+                self._ask(filtering)
+            named = [rejection for rejection in filtering.rejections if rejection.nodes[slot]]
+            code = Code.UNRESOLVABLE if any(rejection.is_unresolvable for rejection in named) else Code.UNSCHEDULABLE
+            return Status(code, tuple(rejection.reason for rejection in named))
+        return Status()
 
     def diagnosis(self) -> "Diagnosis":
         """Counted now, from the kept masks."""
