@@ -28,6 +28,13 @@ class SchedulingConstraints(View, frozen=True):
     topology: tuple[TopologyConstraint, ...] = ()
 
 
+class DisruptionMode(View, frozen=True):
+    """One of the two: pods may be evicted one by one, or only all together."""
+
+    single: Opaque = None
+    all: Opaque = None
+
+
 class GroupSpec(View, frozen=True):
     """What both kinds have in common."""
 
@@ -37,6 +44,7 @@ class GroupSpec(View, frozen=True):
     priority_class_name: str | None = None
     priority: Int32 | None = None
     preemption_policy: str | None = None
+    disruption_mode: DisruptionMode | None = None
 
 
 class PodGroup(Resource, frozen=True):
