@@ -64,6 +64,8 @@ class PodInfo:
     """Its controller, where that is of a kind by whose selector pods are spread by default."""
     nominated: str = ""
     is_terminating: bool = False
+    is_preempted: bool = False
+    """It is terminating because a scheduler evicted it: room that somebody waits for."""
     has_deferred_resize: bool = False
     needs: Mapping[str, int] = field(default_factory=lambda: NO_NEEDS)
     """What it takes of its node: its shape's, unless its status says that a resize is under way."""
@@ -102,6 +104,7 @@ class Shapes:
             controller=_controller(meta.owner_references),
             nominated=status.nominated_node_name or "",
             is_terminating=meta.deletion_timestamp is not None,
+            is_preempted=meta.deletion_timestamp is not None and _is_preempted(status),
             has_deferred_resize=any(c.type == "PodResizePending" and c.reason == "Deferred" for c in status.conditions),
         )
 
@@ -111,6 +114,11 @@ class Shapes:
         if found is None:
             found = self._known[key] = PodShape(spec, needs_of(spec), nonzero_needs(spec))
         return found
+
+
+def _is_preempted(status: core.PodStatus) -> bool:
+    target = next((found for found in status.conditions if found.type == "DisruptionTarget"), None)
+    return target is not None and target.status == "True" and target.reason == "PreemptionByScheduler"
 
 
 def _controller(owners: Sequence[OwnerReference]) -> Controller | None:
