@@ -57,9 +57,8 @@ class RemoteNodeLogs:
             raise errors.Unavailable("the server is shutting down")
         name = pod.read(core.Pod).spec.node_name or ""
         node = await self._node(name)
-        url = address(node) + "/".join(
-            ("/containerLogs", *(quote(part, safe="") for part in (pod.key.namespace, pod.key.name, container)))
-        )
+        parts = (pod.key.namespace, pod.key.name, pod.uid, container)
+        url = f"{address(node)}/logs/{'/'.join(quote(part, safe='') for part in parts)}"
         headers = {"Authorization": f"Bearer {self._token}"}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
         try:

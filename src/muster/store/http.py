@@ -42,6 +42,7 @@ _WRITES_AT_ONCE = 32
 _TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=5)
 # A watch that says nothing is no fault, but bookmarks come every minute: silence of several means that nobody is there.
 _WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=300)
+_LARGE_BODY = 512 * 1024
 _LARGEST_LINE = 16 * 1024 * 1024
 _JSON_TYPE = "application/json"
 

@@ -1,0 +1,88 @@
+"""Logs of a pod on another machine: from the agent's endpoint through the server to a reader."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from muster.agent import endpoint
+from muster.agent.logs import LogOptions
+from muster.api import core, errors
+from muster.api.objects import Key
+from muster.runtime.clock import SystemClock
+from muster.server.listening import listening
+from muster.server.node_logs import RemoteNodeLogs
+from muster.store.embedded import EmbeddedStore
+from muster.store.protocol import Bind, Create, Patch
+from muster.testing.asgi import AsgiClient
+from muster.testing.servers import TOKEN, app_for
+
+NODE_TOKEN = "between-server-and-agents"
+LOG = "/k8s/api/v1/namespaces/default/pods/p/log"
+
+
+class Agent:
+    """Keeps the log of one pod."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+
+    async def open_logs(
+        self, namespace: str, name: str, uid: str, container: str, options: LogOptions
+    ) -> AsyncIterator[bytes]:
+        self.asked.append((namespace, name, uid, container, str(options.tail)))
+        yield b"one\n"
+        yield b"two\n"
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[EmbeddedStore]:
+    async with EmbeddedStore.in_memory(clock=SystemClock()) as opened:
+        pod = {
+            "metadata": {"name": "p", "namespace": "default"},
+            "spec": {"containers": [{"name": "main", "image": "host"}]},
+        }
+        await opened.write([Create(core.POD, pod), Create(core.NODE, {"metadata": {"name": "far"}})])
+        await opened.write([Bind(core.POD, Key("default", "p"), "far")])
+        yield opened
+
+
+async def say_where(store: EmbeddedStore, port: int) -> None:
+    status = {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+    }
+    await store.write([Patch(core.NODE, Key("", "far"), {"status": status}, subresource="status")])
+
+
+async def test_a_log_comes_from_the_pods_own_node(store):
+    agent = Agent()
+    application = endpoint.application(agent, token=NODE_TOKEN, clock=SystemClock())
+    async with listening(application) as url, RemoteNodeLogs(store, NODE_TOKEN) as remote:
+        await say_where(store, int(url.rpartition(":")[2]))
+        client = AsgiClient(app_for(store, node_logs=remote), TOKEN)
+        reply = await client.request("GET", LOG, query={"tailLines": "7"})
+        assert (reply.status, reply.body) == (200, b"one\ntwo\n")
+    uid = (await store.get(core.POD, Key("default", "p"))).uid
+    assert agent.asked == [("default", "p", uid, "main", "7")]
+
+
+async def test_an_agent_that_refuses_is_heard(store):
+    application = endpoint.application(Agent(), token="another", clock=SystemClock())
+    async with listening(application) as url, RemoteNodeLogs(store, NODE_TOKEN) as remote:
+        await say_where(store, int(url.rpartition(":")[2]))
+        reply = await AsgiClient(app_for(store, node_logs=remote), TOKEN).request("GET", LOG)
+        assert reply.status == 401
+
+
+async def test_an_agent_that_is_away_is_named(store):
+    async with RemoteNodeLogs(store, NODE_TOKEN) as remote:
+        client = AsgiClient(app_for(store, node_logs=remote), TOKEN)
+        reply = await client.request("GET", LOG)
+        assert (reply.status, reply.json["reason"]) == (503, "ServiceUnavailable")
+        assert 'node "far" has not said where its agent listens' in reply.json["message"]
+        await say_where(store, 1)
+        reply = await client.request("GET", LOG)
+        assert reply.status == 503
+        assert 'the agent of node "far" does not answer' in reply.json["message"]
+    with pytest.raises(errors.Unavailable):
+        await anext(remote.open(await store.get(core.POD, Key("default", "p")), "main", LogOptions()))
