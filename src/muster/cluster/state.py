@@ -6,7 +6,9 @@ position of a node that is gone stays, masked out by `exists`, and is given to t
 Pods count against a node by its name, whether or not the node is known yet: changes may come in any order.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -22,6 +24,8 @@ from muster.cluster.pods import PodInfo, Shapes
 from muster.cluster.ports import PortIndex
 
 FINISHED = ("Succeeded", "Failed")
+NOT_A_NUMBER = -(2**63)
+_INTEGER = re.compile(r"-?[0-9]{1,19}")  # not int(): that takes `1_000`, which is a label value but no number
 _LONGEST_LOG = 200_000
 
 
@@ -73,6 +77,7 @@ class ClusterState:
         self.label_values: dict[str, int] = {}
         self.labels: Codes = np.full((8, 16), ABSENT, dtype=np.int32)
         """[label key, slot] → code of the value in `label_values`, or ABSENT."""
+        self._numbers: Amounts = np.zeros(0, dtype=np.int64)
         self.images: dict[str, Image] = {}
         self.pods: dict[str, tuple[PodInfo, str]] = {}
         """By uid: every pod that counts, and the name of its node."""
@@ -128,6 +133,15 @@ class ClusterState:
     def value_code(self, value: str) -> int:
         """The code of a label value; for one that no node has, a code that equals no other."""
         return self.label_values.get(value, ABSENT - 1)
+
+    def label_numbers(self) -> Amounts:
+        """[code of a label value] → the value as an integer, NOT_A_NUMBER where it is none. Codes only grow, so each
+        value is parsed once."""
+        known = len(self._numbers)
+        if known < len(self.label_values):
+            new = [_number(value) for value in islice(self.label_values, known, None)]
+            self._numbers = np.append(self._numbers, np.array(new, dtype=np.int64))
+        return self._numbers
 
     # Nodes
 
@@ -296,3 +310,8 @@ class ClusterState:
         self.exists = longer(self.exists)
         self.unschedulable = longer(self.unschedulable)
         self.taint_code = longer(self.taint_code)
+
+
+def _number(text: str) -> int:
+    number = int(text) if _INTEGER.fullmatch(text) else NOT_A_NUMBER
+    return number if abs(number) < 2**63 else NOT_A_NUMBER

@@ -13,7 +13,7 @@ from muster.api import core, fields
 from muster.api.selectors import Operator, Requirement
 from muster.cluster.columns import ABSENT, Codes, NodeMask
 from muster.cluster.pods import PodInfo
-from muster.cluster.state import ClusterState
+from muster.cluster.state import NOT_A_NUMBER, ClusterState
 
 _SCRATCH = "required nodes"
 NAME_FIELD = "metadata.name"
@@ -150,15 +150,13 @@ def _coded(codes: Codes, values: Iterable[str], cluster: ClusterState) -> NodeMa
 
 
 def _compared(wanted: Requirement, codes: Codes, cluster: ClusterState) -> NodeMask:
-    """Parses each distinct value once. The text of a value is read from any node that has it: columns keep codes."""
-    labelled = np.flatnonzero(codes != ABSENT)
-    some_node = np.full(len(cluster.label_values), ABSENT, dtype=np.intp)
-    some_node[codes[labelled]] = labelled
-    holds = np.zeros(len(cluster.label_values) + 1, dtype=np.bool_)  # the last entry answers for ABSENT, which is -1
-    for code in np.flatnonzero(some_node != ABSENT).tolist():
-        node = cluster.nodes[some_node[code]]
-        holds[code] = node is not None and wanted.matches(node.metadata.labels or {})
-    mask: NodeMask = holds[codes]
+    """Compares each distinct value once, whatever the number of nodes that have it."""
+    numbers, [limit] = cluster.label_numbers(), map(int, wanted.values)
+    if wanted.operator is Operator.GREATER:
+        holds = numbers > limit
+    else:
+        holds = (numbers < limit) & (numbers != NOT_A_NUMBER)
+    mask: NodeMask = holds[codes] & (codes != ABSENT)
     return mask
 
 
