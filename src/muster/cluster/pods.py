@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.api import core, quantity, raw, timestamps
-from muster.api.core.requests import amounts, combine, is_sidecar, requests_of
+from muster.api import core, raw, timestamps
 from muster.api.meta import Instant, OwnerReference
 from muster.api.objects import Key
-from muster.cluster.amounts import needs_of
+from muster.cluster.amounts import GPU_MILLI, WHOLE_GPU, needs_of, nonzero_needs
+from muster.cluster.resizing import held_by, is_deferred
 
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+DEVICES_ANNOTATION = "muster.dev/gpu-devices"
+"""Which of its node's GPUs a pod has, as `devices.format_holdings` writes it."""
 NO_LABELS: Mapping[str, str] = {}
 NO_NEEDS: Mapping[str, int] = {}
 _LONG_AGO = Instant(0.0)
-_UNSAID_CPU_MILLI = 100
-_UNSAID_MEMORY_BYTES = 200 * 1024 * 1024
 
 
 class Controller(NamedTuple):
@@ -44,6 +44,8 @@ class PodShape:
     """Requests in the columns' units, with `pods: 1`."""
     nonzero: tuple[int, int]
     """Milli CPU and bytes of memory as scores count them: a container that asks for none counts as using some."""
+    gpu_share: str = ""
+    """Text of the annotation that asks for a share of a GPU. Only a good one is part of `needs`."""
     scratch: dict[str, object] = field(default_factory=dict)
     """What plugins derived from the spec, by plugin name: parsed once for all pods of the shape."""
 
@@ -70,6 +72,8 @@ class PodInfo:
     needs: Mapping[str, int] = field(default_factory=lambda: NO_NEEDS)
     """What it takes of its node: its shape's, unless its status says that a resize is under way."""
     nonzero: tuple[int, int] = (0, 0)
+    devices: str = ""
+    """Text of the annotation that says which GPUs of its node it has."""
 
     @property
     def namespace(self) -> str:
@@ -88,15 +92,19 @@ class Shapes:
 
     def info(self, pod: core.Pod) -> PodInfo:
         meta, status = pod.metadata, pod.status
-        group = (meta.annotations or NO_LABELS).get(GROUP_ANNOTATION)
-        shape = self.shape(pod.spec)
+        annotations = meta.annotations or NO_LABELS
+        group = annotations.get(GROUP_ANNOTATION)
+        shape = self.shape(pod.spec, annotations.get(GPU_MILLI, ""))
+        held = held_by(pod)
+        if held is not None and GPU_MILLI in shape.needs:
+            held = held._replace(needs={GPU_MILLI: shape.needs[GPU_MILLI], **held.needs})
         return PodInfo(
             key=Key(meta.namespace, meta.name),
             uid=meta.uid or f"{meta.namespace}/{meta.name}",
             labels=meta.labels or NO_LABELS,
             shape=shape,
-            needs=shape.needs,
-            nonzero=shape.nonzero,
+            needs=held.needs if held else shape.needs,
+            nonzero=held.nonzero if held else shape.nonzero,
             priority=pod.spec.priority or 0,
             created=timestamps.parse(meta.creation_timestamp) if meta.creation_timestamp else _LONG_AGO,
             started=timestamps.parse(status.start_time) if status.start_time else None,
@@ -105,15 +113,26 @@ class Shapes:
             nominated=status.nominated_node_name or "",
             is_terminating=meta.deletion_timestamp is not None,
             is_preempted=meta.deletion_timestamp is not None and _is_preempted(status),
-            has_deferred_resize=any(c.type == "PodResizePending" and c.reason == "Deferred" for c in status.conditions),
+            has_deferred_resize=is_deferred(pod),
+            devices=annotations.get(DEVICES_ANNOTATION, ""),
         )
 
-    def shape(self, spec: core.PodSpec) -> PodShape:
-        key = identity(spec)
+    def shape(self, spec: core.PodSpec, gpu_share: str = "") -> PodShape:
+        key = identity(spec) + gpu_share.encode()
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = PodShape(spec, needs_of(spec), nonzero_needs(spec))
+            needs = needs_of(spec)
+            share = read_share(gpu_share)
+            if share is not None:
+                needs.setdefault(GPU_MILLI, share)
+            found = self._known[key] = PodShape(spec, needs, nonzero_needs(spec), gpu_share)
         return found
+
+
+def read_share(text: str) -> int | None:
+    """The thousandths of one GPU that an annotation asks for; None where it makes no sense."""
+    share = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(WHOLE_GPU)) else 0
+    return share if 0 < share <= WHOLE_GPU else None
 
 
 def _is_preempted(status: core.PodStatus) -> bool:
@@ -126,19 +145,6 @@ def _controller(owners: Sequence[OwnerReference]) -> Controller | None:
         if owner.controller and (owner.api_version, owner.kind) in _SELECTING:
             return Controller(owner.api_version, owner.kind, owner.name)
     return None
-
-
-def nonzero_needs(spec: core.PodSpec) -> tuple[int, int]:
-    """As `PodShape.nonzero`: without it, a node full of pods that ask for nothing would look empty."""
-    unsaid = {"cpu": quantity.from_milli(_UNSAID_CPU_MILLI), "memory": quantity.from_units(_UNSAID_MEMORY_BYTES)}
-    total = combine(
-        (unsaid | requests_of(container.resources) for container in spec.containers),
-        ((is_sidecar(container), unsaid | requests_of(container.resources)) for container in spec.init_containers),
-    )
-    overhead = amounts(spec.overhead)
-    cpu = total.get("cpu", quantity.ZERO) + overhead.get("cpu", quantity.ZERO)
-    memory = total.get("memory", quantity.ZERO) + overhead.get("memory", quantity.ZERO)
-    return cpu.milli, memory.units
 
 
 def identity(spec: core.PodSpec) -> bytes:
@@ -159,5 +165,6 @@ def identity(spec: core.PodSpec) -> bytes:
             spec.resources,
             [(c.image, c.ports, c.resources) for c in spec.containers],
             [(c.image, c.ports, c.resources, c.restart_policy) for c in spec.init_containers],
+            [volume.image for volume in spec.volumes if volume.image is not None],
         )
     )

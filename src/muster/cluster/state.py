@@ -15,8 +15,9 @@ import numpy as np
 
 from muster.api import core
 from muster.cluster.affinity import AffinityIndex
-from muster.cluster.amounts import allocatable_of
+from muster.cluster.amounts import GPU, allocatable_of
 from muster.cluster.columns import ABSENT, Amounts, Codes, NodeMask, longer, taller, wider
+from muster.cluster.devices import DeviceLedger
 from muster.cluster.labelsets import LabelSets
 from muster.cluster.namespaces import Namespaces
 from muster.cluster.owners import PodSelectors
@@ -89,7 +90,8 @@ class ClusterState:
         self.label_sets = LabelSets()
         self.affinity = AffinityIndex()
         self.ports = PortIndex()
-        self.observers: list[PodObserver] = [self.label_sets, self.affinity, self.ports]
+        self.devices = DeviceLedger()
+        self.observers: list[PodObserver] = [self.label_sets, self.affinity, self.ports, self.devices]
         self.nodes_version = 0
         """Grows with every change of a node: whatever was worked out from node objects is then stale."""
         self.moves: list[Move] = []
@@ -250,6 +252,7 @@ class ClusterState:
         self.allocatable[:, slot] = 0
         for row, amount in rows.items():
             self.allocatable[row, slot] = amount
+        self.devices.resize(slot, amounts.get(GPU, 0))
 
     def _new_slot(self, name: str) -> int:
         if self._free_slots:
