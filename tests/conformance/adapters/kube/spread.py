@@ -3,6 +3,8 @@
 from math import isclose
 from typing import Any
 
+import msgspec
+
 from muster.api import core, selectors
 from muster.api.meta import LabelSelector as LabelSelectorView
 from muster.api.objects import Key
@@ -17,7 +19,9 @@ from tests.conformance.adapters.kube import building
 from tests.conformance.cases import Adapters, Case, Failed, NotApplicable, Outcome, Passed, compare
 
 UNSIGNED = "we group pods by their whole scheduling-relevant spec, not by per-plugin fragments"
-NO_CYCLE_STATE = "PreFilter's result is an argument of Filter here, not an entry of a shared cycle state that may lack it"
+NO_CYCLE_STATE = (
+    "PreFilter's result is an argument of Filter here, not an entry of a shared cycle state that may lack it"
+)
 
 
 def plugin(case: Case) -> PodTopologySpread | list[Any]:
@@ -50,10 +54,10 @@ def _add_selector(cluster: ClusterState, found: dict[str, Any]) -> None:
     if kind == "Service":
         known.service_changed(Key(namespace, name), selector)
     elif kind == "ReplicationController":
-        labels = building.msgspec.convert({"matchLabels": selector or {}}, LabelSelectorView)
+        labels = msgspec.convert({"matchLabels": selector or {}}, LabelSelectorView)
         known.controller_changed(namespace, Controller("v1", kind, name), selectors.from_view(labels))
     elif kind in ("ReplicaSet", "StatefulSet"):
-        view = building.msgspec.convert(building.without_nulls(selector), LabelSelectorView) if selector else None
+        view = msgspec.convert(building.without_nulls(selector), LabelSelectorView) if selector else None
         known.controller_changed(namespace, Controller("apps/v1", kind, name), selectors.from_view(view))
 
 
@@ -195,7 +199,7 @@ def hints(case: Case) -> Outcome:
     return compare("hint", found, case["expect"]["hint"]) or Passed()
 
 
-def _event_object(value: Any, kind: type[core.Pod] | type[core.Node]) -> Any:
+def _event_object(value: Any, kind: Any) -> Any:
     """A plain string stands for an object of a wrong type."""
     return building.view(value, kind) if isinstance(value, dict) else value
 

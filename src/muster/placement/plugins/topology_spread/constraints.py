@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,10 @@ HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 DO_NOT_SCHEDULE, SCHEDULE_ANYWAY = "DoNotSchedule", "ScheduleAnyway"
 
-Positions = npt.NDArray[np.intp]
-"""[slot] → code of a label's value: a place on the axis of values. ABSENT, which is -1, is the last place there."""
+Places: TypeAlias = npt.NDArray[np.intp]
+"""[slot] → where the node's domain is on an axis of all values of a label: 0 without the label, else one more than the
+code of its value. Counts by domain are vectors along that axis, and a node reads its own by one `take`."""
+NOWHERE = 0
 
 
 class Rules(NamedTuple):
@@ -95,17 +97,39 @@ def matching_pods(constraint: Constraint, namespace: str, cluster: ClusterState)
     return cluster.label_sets.counts_by_slot(matches, cluster.width, key)
 
 
-def values_of(key: str, cluster: ClusterState) -> Positions:
+def places_of(key: str, cluster: ClusterState) -> Places:
     codes = cluster.labelled(key)
-    return np.full(cluster.width, ABSENT, dtype=np.intp) if codes is None else codes.astype(np.intp)
+    if codes is None:
+        return np.full(cluster.width, NOWHERE, dtype=np.intp)
+    return np.add(codes, -ABSENT, dtype=np.intp)
 
 
-def with_all_keys(values: Iterable[Positions], cluster: ClusterState) -> NodeMask:
+def axis_length(places: Places) -> int:
+    return int(places.max(initial=NOWHERE)) + 1
+
+
+def with_all_keys(places: Iterable[Places], cluster: ClusterState) -> NodeMask:
     """Nodes that have a label for every one of the topologies."""
     mask = cluster.exists[: cluster.width].copy()
-    for codes in values:
-        mask &= codes != ABSENT
+    for found in places:
+        mask &= found != NOWHERE
     return mask
+
+
+def sums(places: Places, nodes: NodeMask, pods: Amounts) -> npt.NDArray[np.float64]:
+    """[place] → pods on those of the nodes that are there. Whole numbers, as floats because `bincount` makes them."""
+    if nodes.all():
+        found = np.bincount(places, weights=pods, minlength=1)
+    else:
+        slots = np.flatnonzero(nodes)
+        found = np.bincount(places.take(slots), weights=pods.take(slots), minlength=axis_length(places))
+    return found.astype(np.float64, copy=False)
+
+
+def occupied(places: Places, nodes: NodeMask) -> npt.NDArray[np.intp]:
+    """Places where at least one of the nodes is."""
+    here = places if nodes.all() else places[nodes]
+    return np.flatnonzero(np.bincount(here))
 
 
 class Counted:
@@ -131,7 +155,8 @@ class Counted:
         return mask
 
 
-def texts(codes: Iterable[int], cluster: ClusterState) -> dict[int, str]:
-    """The label values that codes stand for: for people and tests, not for deciding."""
-    wanted = set(codes)
-    return {code: value for value, code in cluster.label_values.items() if code in wanted}
+def texts(places: Iterable[int], cluster: ClusterState) -> dict[int, str]:
+    """The label values at places: for people and tests, not for deciding."""
+    wanted = set(places)
+    found = {code - ABSENT: value for value, code in cluster.label_values.items() if code - ABSENT in wanted}
+    return {**found, NOWHERE: ""} if NOWHERE in wanted else found

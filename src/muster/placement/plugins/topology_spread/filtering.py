@@ -1,24 +1,26 @@
 """Hard constraints: how many matching pods each domain has, and which nodes one more pod would make too uneven.
 
-Counts are vectors over the codes of label values, and a node reads its own by one `take`. They follow single pods that
-come and go, so that placing many like pods counts the cluster once.
+Counts follow single pods that come and go, so that placing many like pods counts the cluster once.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from muster.cluster.columns import ABSENT, Amounts, NodeMask
+from muster.cluster.columns import Amounts, NodeMask
 from muster.cluster.pods import PodInfo
 from muster.cluster.state import ClusterState
 from muster.placement.framework import Rejection
 from muster.placement.plugins.topology_spread.constraints import (
+    NOWHERE,
     Constraint,
     Counted,
-    Positions,
+    Places,
     matching_pods,
+    occupied,
+    places_of,
+    sums,
     texts,
-    values_of,
     with_all_keys,
 )
 
@@ -30,42 +32,35 @@ NO_DOMAIN = 2**31 - 1
 class Spread:
     """One hard constraint: its domains, and the pods that it counts in each."""
 
-    __slots__ = ("constraint", "counted", "counts", "domains", "own", "unlabelled", "values")
+    __slots__ = ("constraint", "counted", "counts", "domains", "own", "places", "unlabelled")
 
-    def __init__(
-        self, constraint: Constraint, pod: PodInfo, values: Positions, counted: NodeMask, pods: Amounts
-    ) -> None:
+    def __init__(self, constraint: Constraint, pod: PodInfo, places: Places, counted: NodeMask, pods: Amounts) -> None:
         self.constraint = constraint
         self.own = int(constraint.selector.matches(pod.labels))
         """What the pod itself would add to the domain it goes to."""
-        self.values = values
+        self.places = places
         self.counted = counted
-        unlabelled: NodeMask = values == ABSENT
+        self.counts: Amounts = sums(places, counted, pods).astype(np.int64)
+        """[place] → matching pods on counted nodes of the domain; none at places that are no domain."""
+        self.domains = occupied(places, counted)
+        """Places of counted nodes."""
+        unlabelled: NodeMask = places == NOWHERE
         self.unlabelled = unlabelled if unlabelled.any() else None
-        slots = np.flatnonzero(counted)
-        here = values[slots]
-        places = int(values.max(initial=ABSENT)) + 2  # one more than there are codes: the last is that of ABSENT
-        self.counts: Amounts = np.bincount(here, weights=pods[slots], minlength=places).astype(np.int64)
-        """[code] → matching pods on counted nodes of the domain; zero for values that are no domain."""
-        is_domain = np.zeros(places, dtype=np.bool_)
-        is_domain[here] = True
-        self.domains = np.flatnonzero(is_domain)
-        """Codes of the values that counted nodes have."""
 
     @property
     def least(self) -> int:
         """Pods in the emptiest domain. With fewer domains than the constraint wants, one that is yet to come is."""
         if len(self.domains) < self.constraint.min_domains:
             return 0
-        return int(self.counts[self.domains].min(initial=NO_DOMAIN))
+        return int(self.counts.take(self.domains).min(initial=NO_DOMAIN))
 
     def too_uneven(self) -> NodeMask | None:
         """Nodes in domains that have too many already; None where no domain has."""
         full = self.counts > self.constraint.max_skew + self.least - self.own
-        full[ABSENT] = False
+        full[NOWHERE] = False
         if not full.any():
             return None
-        nodes: NodeMask = full[self.values]
+        nodes: NodeMask = full.take(self.places)
         return nodes
 
 
@@ -76,18 +71,18 @@ class HardState:
 
     def __init__(self, constraints: Sequence[Constraint], pod: PodInfo, cluster: ClusterState) -> None:
         self.constraints = constraints
-        values = [values_of(constraint.topology_key, cluster) for constraint in constraints]
-        counted = Counted(pod, cluster, among=with_all_keys(values, cluster))
+        places = [places_of(constraint.topology_key, cluster) for constraint in constraints]
+        counted = Counted(pod, cluster, among=with_all_keys(places, cluster))
         self.spreads = [
-            Spread(constraint, pod, codes, counted.nodes(constraint), matching_pods(constraint, pod.namespace, cluster))
-            for constraint, codes in zip(constraints, values, strict=True)
+            Spread(constraint, pod, found, counted.nodes(constraint), matching_pods(constraint, pod.namespace, cluster))
+            for constraint, found in zip(constraints, places, strict=True)
         ]
 
     def change(self, other: PodInfo, slot: int, by: int) -> None:
         """`other`, of the same namespace and not terminating, came to the node or left it."""
         for spread in self.spreads:
             if spread.counted[slot] and spread.constraint.counts(other.labels):
-                spread.counts[spread.values[slot]] += by
+                spread.counts[spread.places[slot]] += by
 
     def rejections(self) -> list[Rejection]:
         """A node is told the first thing that is wrong with it, constraint by constraint: where pods that could be
@@ -107,7 +102,7 @@ class HardState:
     def matches(self, cluster: ClusterState) -> list[dict[str, int]]:
         """By constraint: matching pods by topology value."""
         return [
-            {value: int(spread.counts[code]) for code, value in texts(spread.domains.tolist(), cluster).items()}
+            {value: int(spread.counts[place]) for place, value in texts(spread.domains.tolist(), cluster).items()}
             for spread in self.spreads
         ]
 

@@ -11,18 +11,21 @@ from math import log
 import numpy as np
 import numpy.typing as npt
 
-from muster.cluster.columns import ABSENT, Amounts, NodeMask
+from muster.cluster.columns import ABSENT, NodeMask
 from muster.cluster.pods import PodInfo
 from muster.cluster.state import ClusterState
 from muster.placement.framework import MAX_SCORE, NodeScores
 from muster.placement.plugins.topology_spread.constraints import (
     HOSTNAME,
+    NOWHERE,
     Constraint,
     Counted,
-    Positions,
+    Places,
     matching_pods,
+    occupied,
+    places_of,
+    sums,
     texts,
-    values_of,
     with_all_keys,
 )
 
@@ -32,23 +35,23 @@ class Leaning:
     """One soft constraint: matching pods in each domain of the candidates, and how much they weigh."""
 
     constraint: Constraint
-    values: Positions
-    counts: Amounts
-    """[code] → matching pods on counted nodes of the domain; for host names, whose domains are nodes, [slot]."""
+    places: Places
+    counts: npt.NDArray[np.float64]
+    """[place] → matching pods on counted nodes of the domain; for host names, whose domains are nodes, [slot]."""
     domains: npt.NDArray[np.intp]
-    """Codes of the values that candidates have; none for host names. ABSENT: some have no label and count as one."""
+    """Places of the candidates; none for host names."""
     weight: float
     """Grows with the number of domains: pods in many small domains must not count less than in few large ones."""
 
-    def add_to(self, total: npt.NDArray[np.float64]) -> None:
-        share = self.counts * self.weight
-        share += self.constraint.max_skew - 1  # waters differences down: the more skew is fine, the less they matter
+    def share(self) -> npt.NDArray[np.float64]:
+        """[slot] → what the constraint adds to the score. Nothing for nodes without the label."""
+        found = self.counts * self.weight
+        found += self.constraint.max_skew - 1  # waters differences down: the more skew is fine, the less they matter
         if self.constraint.topology_key == HOSTNAME:
-            share[self.values == ABSENT] = 0.0
-            total += share
-        else:
-            share[ABSENT] = 0.0
-            total += share[self.values]
+            found[self.places == NOWHERE] = 0.0
+            return found
+        found[NOWHERE] = 0.0
+        return found.take(self.places)
 
 
 class SoftState:
@@ -67,24 +70,27 @@ class SoftState:
     ) -> None:
         """`needs_all_keys`: nodes that lack a label for one of the topologies count for none, and get the least."""
         self.constraints = constraints
-        values = [values_of(constraint.topology_key, cluster) for constraint in constraints]
-        labelled = with_all_keys(values, cluster) if needs_all_keys else cluster.exists[: cluster.width]
-        candidates = np.flatnonzero(feasible & labelled)
+        places = [places_of(constraint.topology_key, cluster) for constraint in constraints]
+        labelled = with_all_keys(places, cluster) if needs_all_keys else cluster.exists[: cluster.width]
+        candidates = feasible & labelled
         ignored = feasible & ~labelled
         self.ignored = ignored if ignored.any() else None
         counted = Counted(pod, cluster, among=labelled)
         self.leanings = [
-            _leaning(constraint, codes, candidates, counted.nodes(constraint), pod.namespace, cluster)
-            for constraint, codes in zip(constraints, values, strict=True)
+            _leaning(constraint, found, candidates, counted.nodes(constraint), pod.namespace, cluster)
+            for constraint, found in zip(constraints, places, strict=True)
         ]
 
     def scores(self) -> NodeScores:
         """[slot] → the more matching pods around, the more: `normalized` turns it round."""
-        total = np.zeros(len(self.leanings[0].values), dtype=np.float64)
-        for leaning in self.leanings:
-            leaning.add_to(total)
-        whole = np.trunc(total)
-        rounded: NodeScores = (whole + (total - whole >= 0.5)).astype(np.int64)
+        first, *others = self.leanings
+        total = first.share()
+        for leaning in others:
+            total += leaning.share()
+        # Half away from zero, as Go rounds. Adding a half could itself round up only below one half, where no score
+        # but 0 is, and beyond 2**52.
+        total += 0.5
+        rounded: NodeScores = np.floor(total, out=total).astype(np.int64)
         if self.ignored is not None:
             rounded[self.ignored] = 0
         return rounded
@@ -106,10 +112,7 @@ class SoftState:
     def pod_counts(self, cluster: ClusterState) -> list[dict[str, int]]:
         """By constraint: matching pods by topology value of the candidates; empty for host names."""
         return [
-            {
-                value: int(leaning.counts[code])
-                for code, value in {**texts(leaning.domains.tolist(), cluster), **_nameless(leaning)}.items()
-            }
+            {value: int(leaning.counts[place]) for place, value in texts(leaning.domains.tolist(), cluster).items()}
             for leaning in self.leanings
         ]
 
@@ -120,8 +123,8 @@ class SoftState:
 
 def _leaning(
     constraint: Constraint,
-    values: Positions,
-    candidates: npt.NDArray[np.intp],
+    places: Places,
+    candidates: NodeMask,
     counted: NodeMask,
     namespace: str,
     cluster: ClusterState,
@@ -129,26 +132,16 @@ def _leaning(
     pods = matching_pods(constraint, namespace, cluster)
     if constraint.topology_key == HOSTNAME:
         nothing = np.zeros(0, dtype=np.intp)
-        return Leaning(constraint, values, pods, nothing, _weight(len(candidates)))
-    # A node without the label is in the domain of the empty value, with those that have it so, as in Go's maps.
-    domain_of = values
-    empty = cluster.label_values.get("")
-    if empty is not None:
-        domain_of = np.where(values == ABSENT, empty, values)
-    places = max(int(domain_of.max(initial=ABSENT)), int(values.max(initial=ABSENT))) + 2
-    slots = np.flatnonzero(counted)
-    here = domain_of[slots] % places  # ABSENT becomes the last place
-    counts = np.bincount(here, weights=pods[slots], minlength=places).astype(np.int64)
-    is_domain = np.zeros(places, dtype=np.bool_)
-    is_domain[domain_of[candidates]] = True
-    domains = np.flatnonzero(is_domain)
-    domains[domains == places - 1] = ABSENT
-    return Leaning(constraint, values, counts, domains, _weight(len(domains)))
+        return Leaning(constraint, places, pods.astype(np.float64), nothing, _weight(int(candidates.sum())))
+    counts, domains = sums(places, counted, pods), occupied(places, candidates)
+    empty = cluster.label_values.get("", ABSENT) - ABSENT
+    if NOWHERE in domains and empty != NOWHERE and empty < len(counts):
+        # Nodes without the label are one domain with those whose value is empty: Go's maps do not tell them apart.
+        counts[empty] += counts[NOWHERE]
+        if empty in domains:
+            domains = domains[domains != NOWHERE]
+    return Leaning(constraint, places, counts, domains, _weight(len(domains)))
 
 
 def _weight(domains: int) -> float:
     return log(domains + 2)
-
-
-def _nameless(leaning: Leaning) -> dict[int, str]:
-    return {ABSENT: ""} if ABSENT in leaning.domains else {}
