@@ -6,7 +6,7 @@ from typing import get_args
 from muster.api import core, errors, raw
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
-from muster.server import access, evicting, formats, reading, writing
+from muster.server import access, evicting, formats, reading, versions, writing
 from muster.server.context import Call, Context
 from muster.server.exchange import Request, Response
 from muster.server.paths import Target
@@ -76,7 +76,8 @@ async def delete_collection(context: Context, call: Call) -> Response:
                     raise result.error
             else:
                 deleted.append(result.object)
-    body = reading.join(target, deleted, {"resourceVersion": str(page.revision)})
+    encoded = [versions.encoded(found, target) for found in deleted]
+    body = reading.join(target, encoded, {"resourceVersion": str(page.revision)})
     return Response(200, body)
 
 

@@ -22,27 +22,29 @@ class TableView:
 
 
 def encode(view: TableView, items: Sequence[Object], meta: Document, *, has_columns: bool = True) -> bytes:
-    printer = columns.of(view.target.kind)
-    return raw.encode(
-        {
-            "kind": "Table",
-            "apiVersion": f"meta.k8s.io/{view.version}",
-            "metadata": meta,
-            # Within a watch only the first table says what the columns are.
-            "columnDefinitions": [column.definition() for column in printer.columns] if has_columns else None,
-            "rows": [_row(view, printer, found) for found in items],
-        }
-    )
+    return join(view, [row(view, found) for found in items], meta, has_columns=has_columns)
 
 
-def _row(view: TableView, printer: columns.Printer, found: Object) -> Document:
-    row: Document = {"cells": list(printer.cells(found, view.now))}
+def join(view: TableView, rows: Sequence[bytes], meta: Document, *, has_columns: bool = True) -> bytes:
+    """The table of rows that are encoded already."""
+    head = {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{view.version}",
+        "metadata": meta,
+        # Within a watch only the first table says what the columns are.
+        "columnDefinitions": [c.definition() for c in columns.of(view.target.kind).columns] if has_columns else None,
+    }
+    return b"".join((raw.encode(head)[:-1], b',"rows":[', b",".join(rows), b"]}"))
+
+
+def row(view: TableView, found: Object) -> bytes:
+    cells: Document = {"cells": list(columns.of(view.target.kind).cells(found, view.now))}
     if view.inclusion == "Object":
-        row["object"] = versions.document(found, view.target)
+        cells["object"] = versions.document(found, view.target)
     elif view.inclusion == "Metadata":
-        row["object"] = {
+        cells["object"] = {
             "kind": "PartialObjectMetadata",
             "apiVersion": f"meta.k8s.io/{view.version}",
             "metadata": found.document()["metadata"],
         }
-    return row
+    return raw.encode(cells)

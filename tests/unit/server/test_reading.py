@@ -1,3 +1,4 @@
+import asyncio
 import gzip
 
 import pytest
@@ -145,3 +146,20 @@ async def test_large_lists_are_compressed_for_those_who_ask(client, store):
 async def test_what_cannot_be_served_as_json_is_not_acceptable(client):
     reply = await client.request("GET", PODS, headers={"accept": "application/vnd.kubernetes.protobuf"})
     assert (reply.status, reply.json["reason"]) == (406, "NotAcceptable")
+
+
+async def test_others_are_served_while_a_large_table_is_made(client, store):
+    await store.write([Create(core.CONFIG_MAP, config_map(f"c{n}")) for n in range(1000)])
+    turns = 0
+
+    async def another() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    waiting = asyncio.ensure_future(another())
+    table = await client.request("GET", MAPS, headers=TABLE)
+    waiting.cancel()
+    assert len(table.json["rows"]) == 1000
+    assert turns >= 4
