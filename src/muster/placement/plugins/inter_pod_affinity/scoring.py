@@ -24,7 +24,7 @@ class Weights:
 
     def add(self, key: str, pods: Amounts, weight: int) -> None:
         """`pods`: by domain."""
-        if not pods.any():
+        if not np.count_nonzero(pods):
             return
         known = self._by_key.get(key)
         if known is None:
@@ -35,7 +35,7 @@ class Weights:
     def scores(self) -> NodeScores:
         total = np.zeros(self._cluster.width, dtype=np.int64)
         for key, weights in self._by_key.items():
-            total += weights[domains_of(key, self._cluster).of]
+            total += weights.take(domains_of(key, self._cluster).of)
         return total
 
 
