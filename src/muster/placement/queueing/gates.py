@@ -1,0 +1,42 @@
+"""PreEnqueue: which members of an entity a plugin holds back. One is enough to hold back a whole gang."""
+
+from collections.abc import Mapping
+
+from muster.cluster.pods import PodInfo
+from muster.placement.profiles import Profile, name_of
+from muster.placement.queueing.entities import Entity, Gate
+from muster.placement.queueing.waking import Fault, Hints, scheduler_of
+
+
+class Gates:
+    def __init__(self, profiles: Mapping[str, Profile], hints: Hints) -> None:
+        self._profiles = profiles
+        self._hints = hints
+
+    def ask(self, entity: Entity, pod: PodInfo) -> Gate | None:
+        entity.gates.pop(pod.uid, None)
+        profile = self._profiles.get(scheduler_of(pod))
+        for plugin in profile.pre_enqueue if profile else ():
+            try:
+                status = plugin.pre_enqueue(pod)
+                is_held, reason = not status.is_success, ", ".join(status.reasons)
+            except Exception as error:
+                is_held, reason = True, f"{type(error).__name__}: {error}"
+                self._hints.faults.append(Fault(name_of(plugin), "pre_enqueue", reason))
+            if is_held:
+                gate = entity.gates[pod.uid] = Gate(name_of(plugin), reason)
+                return gate
+        return None
+
+    def ask_all(self, entity: Entity) -> bool:
+        """Whether any member is held back. Stops at the first: the others are asked when that one may pass."""
+        for pod in entity.members.values():
+            if self.ask(entity, pod):
+                return True
+        entity.is_stale = False
+        return False
+
+    def ask_held(self, entity: Entity) -> bool:
+        """As `ask_all`, but only of those held back when last asked, so that a gang of thousands which lacks one member
+        costs one question a member that comes, not thousands."""
+        return any(self.ask(entity, entity.members[uid]) for uid in list(entity.gates))
