@@ -197,10 +197,13 @@ class Follower:
         now = time.monotonic()
         for pod in [pod for pod, at in self._silent_at.items() if now >= at]:
             del self._silent_at[pod]
+            # Not waited for: a reader whose server has not answered yet cannot be woken.
+            self._unread.discard(pod)
             if pod in self._reading:
                 self._reading[pod].close()
         status, failed = self.status, self._failed_first
-        if len(status.members) == status.size and status.is_finished and not self._unread:
+        is_read = not self._unread and self._messages.empty()
+        if len(status.members) == status.size and status.is_finished and is_read:
             return Ended(status, (failed.exit_code or 1) if failed else 0)
         if failed is not None and now >= self._stuck_at:
             self._stuck_at = math.inf
