@@ -58,3 +58,6 @@ async def listening(
             if on_close is not None:
                 on_close()
             server.should_exit = True
+            # Waited for here: a group that is left by a cancellation would cancel the server instead of letting it
+            # finish what it has begun.
+            await asyncio.wait({serving})
