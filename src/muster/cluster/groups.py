@@ -128,19 +128,34 @@ class PodGroups:
         self._children: dict[GroupKey, dict[GroupKey, None]] = {}
         self._members: dict[GroupKey, Members] = {}
         self._member_of: dict[str, GroupKey] = {}
+        self.version = 0
+        """Grows with every change of a group."""
+        self.whole = 0
+        """How many groups are evicted only as a whole."""
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._groups.values())
 
     # Groups
 
     def put(self, group: Group) -> None:
         """A group was added, or anything about it changed."""
+        if self._groups.get(group.key) == group:
+            return
         self.drop(group.key)
         self._groups[group.key] = group
+        self.version += 1
+        self.whole += group.is_evicted_whole
         if group.parent is not None:
             self._children.setdefault(group.parent, {})[group.key] = None
 
     def drop(self, key: GroupKey) -> None:
         group = self._groups.pop(key, None)
-        if group is not None and group.parent is not None:
+        if group is None:
+            return
+        self.version += 1
+        self.whole -= group.is_evicted_whole
+        if group.parent is not None:
             siblings = self._children[group.parent]
             del siblings[key]
             if not siblings:

@@ -23,6 +23,7 @@ from muster.cluster.namespaces import Namespaces
 from muster.cluster.owners import PodSelectors
 from muster.cluster.pods import PodInfo, Shapes
 from muster.cluster.ports import PortIndex
+from muster.cluster.priorities import Priorities
 
 FINISHED = ("Succeeded", "Failed")
 NOT_A_NUMBER = -(2**63)
@@ -91,7 +92,8 @@ class ClusterState:
         self.affinity = AffinityIndex()
         self.ports = PortIndex()
         self.devices = DeviceLedger()
-        self.observers: list[PodObserver] = [self.label_sets, self.affinity, self.ports, self.devices]
+        self.priorities = Priorities(self.pods_on)
+        self.observers: list[PodObserver] = [self.label_sets, self.affinity, self.ports, self.devices, self.priorities]
         self.nodes_version = 0
         """Grows with every change of a node: whatever was worked out from node objects is then stale."""
         self.moves: list[Move] = []

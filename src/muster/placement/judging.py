@@ -292,6 +292,16 @@ class Judgement:
         """The filters that have something to say of this class, in order, with their states."""
         return [(filtering.plugin, filtering.state) for filtering in self._filters] if self._status.is_success else ()
 
+    def steady_mask(self) -> NodeMask:
+        """Nodes that pass every filter whose answer no coming or going of pods can change."""
+        mask = self._cluster.exists[: self._cluster.width].copy()
+        if self._only is not None:
+            mask &= self._only
+        for filtering in self._fixed:
+            if filtering.rejected is not None:
+                mask &= ~filtering.rejected
+        return mask
+
     def status_at(self, slot: int) -> Status:
         """What the first filter says that rules out the node; success where none does."""
         if not self._status.is_success:

@@ -94,7 +94,7 @@ class NodeResourcesFit:
         for resource, amount in self._request(pod):
             row = cluster.resources.get(resource)
             if row is None:
-                rejections.append(Rejection(_reason(resource), cluster.mask(True), resource != PODS))
+                rejections.append(Rejection(reason_of(resource), cluster.mask(True), resource != PODS))
                 continue
             allocatable = cluster.allocatable[row, :width]
             used = self._used_by_others(pod, cluster, resource, cluster.used[row, :width])
@@ -123,7 +123,7 @@ class NodeResourcesFit:
             used = 0 if row is None else cluster.used.item(row, node) - own.get(resource, 0)
             if capacity - used < amount:
                 is_unresolvable = resource != PODS and amount > capacity
-                found.append(Shortage(resource, _reason(resource), amount, used, capacity, is_unresolvable))
+                found.append(Shortage(resource, reason_of(resource), amount, used, capacity, is_unresolvable))
         return found
 
     def _request(self, pod: PodInfo) -> Request:
@@ -219,19 +219,19 @@ class NodeResourcesFit:
         return resource_hints.wakes(self.requests, resizes=gates.in_place_resize, deferred=gates.resize_preemption)
 
 
-def _reason(resource: str) -> str:
+def reason_of(resource: str) -> str:
     return "Too many pods" if resource == PODS else f"Insufficient {resource}"
 
 
 def _rejections(resource: str, short: NodeMask, beyond: NodeMask) -> Iterator[Rejection]:
     """Nodes that are short, told apart by whether evicting pods could help."""
     if resource == PODS or not (beyond & short).any():
-        yield Rejection(_reason(resource), short)
+        yield Rejection(reason_of(resource), short)
         return
     resolvable: NodeMask = short & np.logical_not(beyond)
     if resolvable.any():
-        yield Rejection(_reason(resource), resolvable)
-    yield Rejection(_reason(resource), short & beyond, is_unresolvable=True)
+        yield Rejection(reason_of(resource), resolvable)
+    yield Rejection(reason_of(resource), short & beyond, is_unresolvable=True)
 
 
 _PLUGIN = NodeResourcesFit()
