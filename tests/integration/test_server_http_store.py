@@ -93,16 +93,27 @@ async def test_a_watch_is_told_when_the_server_goes(behind):
                 await asyncio.wait_for(pending, 10)
 
 
-async def test_from_now_on_means_from_the_first_step(remote, behind):
+async def test_from_now_on_means_from_the_first_step(behind):
+    begun = asyncio.Event()
+
+    class Telling:
+        """The store, which tells when somebody watches it."""
+
+        get, list, write = behind.get, behind.list, behind.write
+
+        def watch(self, selection, **options):
+            begun.set()
+            return behind.watch(selection, **options)
+
     await behind.write([a_map("before")])
-    watch = remote.watch(MAPS)
-    first = asyncio.ensure_future(anext(watch))
-    async with asyncio.timeout(5):
-        while not behind._bells[core.CONFIG_MAP]._listeners:
-            await asyncio.sleep(0.01)
-    await behind.write([a_map("after")])
-    (event,) = await first
-    await watch.aclose()
+    async with serving(Telling()) as address, HttpStore(*address) as remote:
+        watch = remote.watch(MAPS)
+        first = asyncio.ensure_future(anext(watch))
+        await asyncio.wait_for(begun.wait(), 5)
+        await behind.write([a_map("after")])
+        (event,) = await asyncio.wait_for(first, 5)
+        await watch.aclose()
+    assert event.object is not None
     assert (event.change, event.object.key.name) == (Change.ADDED, "after")
 
 
