@@ -17,6 +17,7 @@ from muster.cluster.pods import PodInfo
 FreeMilli: TypeAlias = npt.NDArray[np.int16]
 """[device, slot]: thousandths that nobody uses; 0 also where the node has no such device."""
 
+_REMEMBERED = 4096
 MOST_DEVICES = 256  # of one node; whoever reports more has made a mistake, and must not cost memory
 
 
@@ -35,13 +36,14 @@ class Holding(NamedTuple):
 
 Holdings: TypeAlias = tuple[Holding, ...]
 NOTHING = Wants(0, 0)
+"""Compared by identity: nearly every pod wants this."""
 
 
 def wants(pod: PodInfo) -> Wants:
-    return _wants(pod.needs.get(GPU, 0), pod.needs.get(GPU_MILLI, 0))
-
-
-def _wants(whole: int, share: int) -> Wants:
+    needs = pod.needs
+    whole, share = needs.get(GPU, 0), needs.get(GPU_MILLI, 0)
+    if not share:
+        return Wants(whole, 0) if whole else NOTHING
     # A share of all of one GPU is a whole GPU.
     return Wants(whole + 1, 0) if share == WHOLE_GPU else Wants(whole, share)
 
@@ -126,6 +128,9 @@ class DeviceLedger:
         self._nodes: dict[int, _Node] = {}
         self._free: FreeMilli = np.zeros((8, 16), dtype=np.int16)
         self._counts: npt.NDArray[np.int64] = np.zeros(16, dtype=np.int64)
+        self._told: dict[str, tuple[int, Holdings]] = {}
+        """By uid, latest last: (slot, devices) of pods whose annotation is on its way. Until it is seen, the pod may
+        come and go without it."""
 
     def free(self, width: int) -> FreeMilli:
         """Of all devices of all nodes."""
@@ -158,10 +163,10 @@ class DeviceLedger:
 
     def pod_assigned(self, pod: PodInfo, slot: int) -> None:
         wanted = wants(pod)
-        if wanted == NOTHING:
+        if wanted is NOTHING:
             return
         node = self._nodes.setdefault(slot, _Node())
-        stated = parse_holdings(pod.devices) if pod.devices else None
+        stated = self._stated(pod, slot)
         if stated is None or _total(stated) != wanted:
             node.waiting[pod.uid] = pod
         else:
@@ -174,7 +179,7 @@ class DeviceLedger:
         self._settle(slot, node)
 
     def pod_released(self, pod: PodInfo, slot: int) -> None:
-        if wants(pod) == NOTHING:
+        if wants(pod) is NOTHING:
             return
         node = self._nodes[slot]
         node.held.pop(pod.uid, None)
@@ -199,10 +204,21 @@ class DeviceLedger:
         return format_holdings(self._tell(pod, slot))
 
     def _tell(self, pod: PodInfo, slot: int) -> Holdings:
+        holdings = self.holdings(pod, slot)
         node = self._nodes.get(slot)
-        if node is not None:
-            node.loose.pop(pod.uid, None)
-        return self.holdings(pod, slot)
+        if node is not None and node.loose.pop(pod.uid, None) is not None:
+            self._told[pod.uid] = (slot, holdings)
+            if len(self._told) > _REMEMBERED:
+                del self._told[next(iter(self._told))]
+        return holdings
+
+    def _stated(self, pod: PodInfo, slot: int) -> Holdings | None:
+        """The devices that the pod is known to have, by its annotation or by what was told."""
+        if pod.devices:
+            self._told.pop(pod.uid, None)
+            return parse_holdings(pod.devices)
+        where, holdings = self._told.get(pod.uid, (slot, None))
+        return holdings if where == slot else None
 
     def _settle(self, slot: int, node: _Node) -> None:
         if node.waiting and node.count:
