@@ -5,35 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
-from tests.unit.placement.plugin_views import node
+from tests.unit.placement.gpu_worlds import gpu_node, gpu_pod
 
 from muster.api import core, objects
 from muster.cluster.amounts import GPU, GPU_MILLI, WHOLE_GPU
 from muster.cluster.devices import Holding, Wants, choose, format_holdings, parse_holdings, wants
-from muster.cluster.pods import DEVICES_ANNOTATION, PodInfo
+from muster.cluster.pods import PodInfo
 from muster.cluster.state import ClusterState
 
 WHOLES, SHARES = st.integers(0, 3), st.sampled_from((0, 0, 100, 250, 400, 500, 600, 750, 1000))
-
-
-def gpu_pod(cluster: ClusterState, name: str, whole: int = 0, share: int = 0, devices: str = "") -> PodInfo:
-    annotations: dict[str, str] = {}
-    if share:
-        annotations[GPU_MILLI] = str(share)
-    if devices:
-        annotations[DEVICES_ANNOTATION] = devices
-    requests: dict[str, Any] = {GPU: str(whole)} if whole else {}
-    document = {
-        "metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": annotations},
-        "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]},
-    }
-    view = objects.view_of(core.POD, document)
-    assert isinstance(view, core.Pod)
-    return cluster.shapes.info(view)
-
-
-def gpu_node(name: str, count: int) -> core.Node:
-    return node(name, status={"allocatable": {"pods": "100", GPU: str(count)}})
 
 
 @given(st.lists(st.integers(0, WHOLE_GPU), max_size=8), WHOLES, SHARES.filter(lambda share: share < WHOLE_GPU))

@@ -1,9 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.cluster.test_device_ledger import gpu_node, gpu_pod
+from tests.unit.placement.gpu_worlds import PODS, gpu_clusters, gpu_node, gpu_pod
 from tests.unit.placement.plugin_views import node, pod
 from tests.unit.placement.resource_worlds import asking
-from tests.unit.placement.test_plugin_gpu_shares import PODS, gpu_clusters
 
 from muster.cluster.amounts import WHOLE_GPU
 from muster.cluster.devices import choose, wants

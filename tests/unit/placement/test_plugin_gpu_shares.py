@@ -1,6 +1,5 @@
 from hypothesis import given
-from hypothesis import strategies as st
-from tests.unit.cluster.test_device_ledger import gpu_node, gpu_pod
+from tests.unit.placement.gpu_worlds import PODS, gpu_clusters, gpu_node, gpu_pod
 from tests.unit.placement.plugin_views import names, pod_view
 from tests.unit.placement.resource_worlds import asking
 
@@ -11,19 +10,6 @@ from muster.cluster.state import ClusterState
 from muster.placement.framework import Code, Hint
 from muster.placement.plugins.gpu_shares import GpuShares
 from muster.placement.plugins.resources_fit import NodeResourcesFit
-
-PODS = st.tuples(st.integers(0, 3), st.sampled_from((0, 300, 500, 700, 1000)), st.integers(0, 3))
-
-
-@st.composite
-def gpu_clusters(draw: st.DrawFn) -> ClusterState:
-    counts = draw(st.lists(st.integers(0, 4), min_size=1, max_size=4))
-    cluster = ClusterState.of([gpu_node(f"n{number}", count) for number, count in enumerate(counts)])
-    for number, (whole, share, where) in enumerate(draw(st.lists(PODS, max_size=8))):
-        pod, slot = gpu_pod(cluster, f"p{number}", whole, share), where % len(counts)
-        if choose(cluster.devices.free_at(slot), wants(pod)) is not None:
-            cluster.assign(pod, f"n{slot}")
-    return cluster
 
 
 @given(gpu_clusters(), PODS)
