@@ -46,7 +46,7 @@ class ResourceHints:
     def after_pod_deleted(
         self, pod: PodInfo, old: Resource | None, new: Resource | None, cluster: ClusterState
     ) -> Hint:
-        gone = expect(core.Pod, old)
+        gone, _ = expect(core.Pod, old), expect(core.Pod, new)
         if gone is None or not (gone.spec.node_name or gone.status.nominated_node_name):
             return Hint.SKIP  # it held nothing
         return Hint.SKIP if self._is_elsewhere(pod, gone) else Hint.QUEUE
@@ -76,8 +76,7 @@ class ResourceHints:
 
     def after_other_grew(self, pod: PodInfo, old: Resource | None, new: Resource | None, cluster: ClusterState) -> Hint:
         """Only for a pod that waits to grow on its node: whom to evict there has to be asked again."""
-        expect(core.Pod, old)
-        grown = expect(core.Pod, new)
+        _, grown = expect(core.Pod, old), expect(core.Pod, new)
         if grown is None or not self._is_deferred(pod) or self._is_elsewhere(pod, grown):
             return Hint.SKIP
         return Hint.QUEUE

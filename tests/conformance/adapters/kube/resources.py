@@ -25,25 +25,20 @@ DRA = NotApplicable(
 )
 SIGN_POD = NotApplicable("we group pods by their whole scheduling-relevant spec, not by per-plugin fragments")
 NO_CYCLE_STATE = NotApplicable(
-    "a filter called without its PreFilter: there is no cycle state that could lack an entry; a request follows from "
-    "the pod's shape, so the filter answers rightly either way"
+    "Filter is handed what PreFilter found as an argument: there is no cycle state in which it could be missing"
 )
-_DRA_GATE = "DRAExtendedResource"
 _DRA_KINDS = {"DeviceClass", "ResourceSlice", "ResourceClaim"}
 
 
 def not_applicable(case: Case) -> NotApplicable | None:
-    gates = case.get("featureGates") or {}
-    event = case.get("event")
-    kinds = {found.get("kind") for found in case.get("objects") or ()}
-    if isinstance(event, dict):
-        kinds.add(event.get("kind"))
-    if kinds & _DRA_KINDS or "DeviceClass" in str((case.get("knobs") or {}).get("handler")):
+    gates, knobs = case.get("featureGates") or {}, case.get("knobs") or {}
+    if "DeviceClass" in str(knobs.get("handler")):
         return DRA
-    # With the gate alone, and no such object, all is as without it but for the events.
-    if gates.get("DRANodeAllocatableResources") or (
-        gates.get(_DRA_GATE) and case["extensionPoint"] == "EventsToRegister"
-    ):
+    if gates.get("DRANodeAllocatableResources") and "nodeAllocatableResourceClaimStatuses" in case["pod"]["status"]:
+        return DRA
+    # With the gate but without such objects, all is as without it, but for the events.
+    kinds = {found.get("kind") for found in case.get("objects") or ()}
+    if gates.get("DRAExtendedResource") and (kinds & _DRA_KINDS or case["extensionPoint"] == "EventsToRegister"):
         return DRA
     return SIGN_POD if case["extensionPoint"] == "SignPod" else None
 
