@@ -61,8 +61,8 @@ class Group:
     topology: Topology | None = None
     priority: int | None = None
     """None: that of its pods."""
-    preempts: bool = True
-    """Whether others may be evicted for it."""
+    preempts: bool | None = None
+    """Whether others may be evicted for it. None: unless one of its pods must not preempt."""
     is_evicted_whole: bool = False
     """Its pods, and those of groups below, are evicted all together or not at all (disruption mode `all`)."""
     parent: GroupKey | None = None
@@ -336,7 +336,7 @@ def from_kubernetes(group: PodGroup | CompositePodGroup) -> Group:
         is_gang=gang is not None,
         topology=Topology(keys=(constraints.topology[0].key,)) if constraints and constraints.topology else None,
         priority=spec.priority,
-        preempts=spec.preemption_policy != "Never",
+        preempts=None if spec.preemption_policy is None else spec.preemption_policy != "Never",
         is_evicted_whole=spec.disruption_mode is not None and spec.disruption_mode.all is not None,
         parent=parent,
     )
