@@ -38,5 +38,11 @@ format: $(STAMP)
 bench: $(STAMP)         ## make bench [SUITE=name]: prints a table, writes build/bench/name.json
 	$(BIN)/python -m bench $(SUITE)
 
+docs: $(STAMP)          ## render what is generated from the code; `make check` fails when it is stale
+	$(BIN)/python -m muster.cli.reference > docs/reference/cli.md
+
+conformance: $(STAMP)   ## other systems' own test tables over our engines; writes build/conformance.json
+	$(BIN)/python -m tests.conformance
+
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis

@@ -1,14 +1,14 @@
 """The store alone: durable writes, watchers, a large list."""
 
 import asyncio
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import aiohttp
-from muster.testing.builders import a_pod
-from muster.testing.servers import serving
+import uvloop
 
 from bench.figures import Figure, Progress
 from muster.api import core
@@ -17,6 +17,8 @@ from muster.api.raw import Document
 from muster.runtime.clock import SystemClock
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Create, Event, Patch, Selection, Written
+from muster.testing.builders import a_pod
+from muster.testing.servers import serving
 
 _WRITERS = 32
 _WRITES = 16_000
@@ -31,10 +33,12 @@ def run(progress: Progress) -> list[Figure]:
     for what, measure in (
         (f"{_WRITES} durable writes from {_WRITERS} writers", _writes),
         (f"{_WATCHERS} watchers at {_EVENTS_PER_SECOND} events/s", _watchers),
+        (f"{_WATCHERS} watchers at {_EVENTS_PER_SECOND} events/s over HTTP", _served_watchers),
         (f"list of {_PODS} pods", _list),
     ):
         progress(what)
-        figures += asyncio.run(measure())
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as `muster up` does
+            figures += runner.run(measure())
     return figures
 
 
@@ -97,6 +101,28 @@ async def _watchers() -> list[Figure]:
     ]
 
 
+async def _served_watchers() -> list[Figure]:
+    """The same over HTTP: the watchers are another process, so that theirs is not counted as ours."""
+    expected = _EVENTS_PER_SECOND * _WATCH_SECONDS
+    async with EmbeddedStore.in_memory(clock=SystemClock()) as store, serving(store) as (url, token):
+        await store.write([Create(core.CONFIG_MAP, {"metadata": {"name": "ticker", "namespace": "default"}})])
+        command = (sys.executable, "-m", "bench.watching", url, token, str(_WATCHERS), str(expected))
+        crowd = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        assert crowd.stdout is not None
+        await crowd.stdout.readline()  # all are connected
+        started = time.perf_counter()
+        for number in range(expected):
+            await store.write([Patch(core.CONFIG_MAP, Key("default", "ticker"), {"data": {"n": str(number)}})])
+            ahead = number / _EVENTS_PER_SECOND - (time.perf_counter() - started)
+            if ahead > 0:
+                await asyncio.sleep(ahead)
+        await crowd.stdout.readline()  # the last has seen the last event
+        seconds = time.perf_counter() - started
+        await crowd.wait()
+    note = f"to each of {_WATCHERS} connections, watchers and server on the same two cores"
+    return [Figure("watched_events_http", expected / seconds, "events/s", _EVENTS_PER_SECOND * 0.95, note=note)]
+
+
 def _pod(number: int) -> Document:
     return a_pod(f"p{number:05}").cpu("1").memory("1Gi").gpus(1).document()
 
@@ -109,8 +135,9 @@ async def _list() -> list[Figure]:
             for _ in range(3):
                 started = time.perf_counter()
                 headers = {"Authorization": f"Bearer {token}"}
-                async with client.get(f"{url}/api/v1/pods", headers=headers) as response:
+                async with client.get(f"{url}/k8s/api/v1/pods", headers=headers) as response:
                     body = await response.read()
+                assert response.status == 200, body[:200]
                 best = min(best, time.perf_counter() - started)
     note = f"over HTTP, {len(body) / 1e6:.0f} MB of JSON, client included"
     return [Figure("list_10000_pods", best * 1000, "ms", 300, at_most=True, note=note)]

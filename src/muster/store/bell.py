@@ -5,33 +5,45 @@ spend all time on waking. A lone watcher hears every ring at once.
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-_SECONDS_PER_LISTENER = 50e-6  # about what waking one watcher and sending it a chunk costs
-_LONGEST_WAIT = 0.1
+_SECONDS_PER_FOLLOWER = 100e-6  # some three times what waking one watcher and sending it a chunk costs
+_LONGEST_WAIT = 0.25
 
 
 class Bell:
     def __init__(self) -> None:
-        self._rung: asyncio.Future[None] | None = None
-        self._listeners = 0
+        self.rings = 0
+        """How often it has rung: who remembers the number knows whether there was a ring since."""
+        self._followers = 0
+        self._waiting: list[asyncio.Future[None]] = []
         self._last = float("-inf")
         self._later: asyncio.TimerHandle | None = None
 
-    async def heard(self) -> None:
-        """Returns after the next ring."""
-        if self._rung is None:
-            self._rung = asyncio.get_running_loop().create_future()
-        self._listeners += 1
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Counts one more in the crowd."""
+        self._followers += 1
         try:
-            await asyncio.shield(self._rung)
+            yield
         finally:
-            self._listeners -= 1
+            self._followers -= 1
+
+    async def heard_since(self, rings: int) -> None:
+        """Returns once it has rung after it had rung so often. A watcher that was busy while it rang does not wait; one
+        that was not waits, even if there is news already, so that it gets the news of a whole interval at once."""
+        if self.rings == rings:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
 
     def ring(self) -> None:
-        if self._rung is None or self._later is not None:
+        """Now, or as soon as the crowd has had time to deal with the ring before."""
+        if self._later is not None:
             return
         loop = asyncio.get_running_loop()
-        due = self._last + min(_LONGEST_WAIT, self._listeners * _SECONDS_PER_LISTENER)
+        due = self._last + min(_LONGEST_WAIT, self._followers * _SECONDS_PER_FOLLOWER)
         if loop.time() >= due:
             self._ring_now(loop.time())
         else:
@@ -40,12 +52,14 @@ class Bell:
     def _ring_now(self, at: float) -> None:
         self._later = None
         self._last = at
-        if self._rung is not None:
-            self._rung.set_result(None)
-            self._rung = None
+        self.rings += 1
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():  # cancelled while it waited
+                waiter.set_result(None)
 
-    def silence(self) -> None:
-        """Forget a delayed ring: the loop is about to close."""
+    def close(self) -> None:
+        """Wakes everybody a last time."""
         if self._later is not None:
             self._later.cancel()
-            self._later = None
+        self._ring_now(self._last)

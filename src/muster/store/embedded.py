@@ -121,7 +121,7 @@ class EmbeddedStore:
         self._is_open = False
         self._queued.set()
         for bell in self._bells.values():
-            bell.silence()
+            bell.close()
 
     def _load(self) -> None:
         revision, rows = self._journal.load()
@@ -169,16 +169,17 @@ class EmbeddedStore:
         table, bell = self._tables[selection.kind], self._bells[selection.kind]
         if cursor > self.revision:
             raise errors.Timeout(f"Too large resource version: {cursor}, current: {self.revision}")
-        while self._is_open:
-            events = table.events_after(selection, cursor)
-            is_behind = cursor < self.revision
-            cursor = self.revision
-            if events:
-                yield events
-            elif bookmarks and is_behind:
-                yield (Event(Change.BOOKMARK, None, cursor),)
-            else:
-                await bell.heard()
+        with bell.followed():
+            while self._is_open:
+                rings = bell.rings
+                events = table.events_after(selection, cursor)
+                is_behind = cursor < self.revision
+                cursor = self.revision
+                if events:
+                    yield events
+                elif bookmarks and is_behind:
+                    yield (Event(Change.BOOKMARK, None, cursor),)
+                await bell.heard_since(rings)
         raise errors.Unavailable("the store is shutting down")
 
     async def _ring_for_bookmarks(self) -> None:
