@@ -119,10 +119,12 @@ async def read_attempt(directory: Path, number: int, options: LogOptions, clock:
     reader = _Reader(path)
     try:
         reader.start(options)
+        if options.follow:
+            yield b""  # it is there: a reader need not wait for the first line to know
         pause = 0
         while True:
             # Looked at before reading: what is written before the end mark is read after it was seen.
-            is_last = not options.follow or end.exists()
+            is_last = not options.follow or end.exists() or not directory.exists()
             got_any = False
             while block := reader.read():
                 got_any = True

@@ -10,6 +10,14 @@ from muster.api.raw import Document
 _BUILT_IN_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
+def carry_over_pod(old: Document, new: Document) -> None:
+    """What the platform resolved when the pod was made stays, where an update does not repeat it."""
+    before, after = old.get("spec") or {}, raw.section(new, "spec")
+    for resolved in ("priority", "preemptionPolicy", "nodeName"):
+        if after.get(resolved) is None and before.get(resolved) is not None:
+            after[resolved] = before[resolved]
+
+
 def complete_pod(document: Document, find: Callable[[Kind, Key], Object | None], default_class: Object | None) -> None:
     """`default_class` is the PriorityClass marked as the global default, if there is one."""
     spec = raw.section(document, "spec")

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from muster.api import applying, conditions, errors, fields, metadata, patching, raw, schema, timestamps
+from muster.api import applying, conditions, core, errors, fields, metadata, patching, raw, schema, timestamps
 from muster.api.errors import FieldError
 from muster.api.kinds import Kind
 from muster.api.meta import Instant, Resource
 from muster.api.objects import Key, Object, view_of
 from muster.api.raw import Document
-from muster.store import protocol
+from muster.store import completing, protocol
 from muster.store.protocol import Options, PatchType
 
 FOREGROUND = "foregroundDeletion"
@@ -224,6 +224,8 @@ def _updated(
     if not is_apply:
         _set_or_drop(meta, "managedFields", old_meta.get("managedFields"))
     kind.default(new)
+    if kind is core.POD:
+        completing.carry_over_pod(old, new)
     warnings = _check_known(kind, new, options)
     if _same(old, new, with_managers=is_apply):
         return Revised(old, is_changed=False, warnings=warnings)
