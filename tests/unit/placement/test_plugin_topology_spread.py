@@ -68,10 +68,10 @@ def selects(found: dict[str, Any], subject: dict[str, Any], labels: dict[str, st
     selector = found.get("labelSelector")
     if selector is None:
         return False
-    wanted = dict(selector.get("matchLabels") or {})
     own = subject["metadata"]["labels"]
-    wanted.update({key: own[key] for key in found.get("matchLabelKeys", ()) if key in own})
-    return all(labels.get(key) == value for key, value in wanted.items())
+    wanted = [*(selector.get("matchLabels") or {}).items()]
+    wanted += [(key, own[key]) for key in found.get("matchLabelKeys", ()) if key in own]
+    return all(labels.get(key) == value for key, value in wanted)
 
 
 def is_empty(found: dict[str, Any], subject: dict[str, Any]) -> bool:
@@ -163,19 +163,28 @@ def reference_scores(world: World, subject: dict[str, Any], feasible: list[bool]
 
 # Worlds
 
-values = st.sampled_from(["a", "b", "c", ""])
-pod_labels = st.fixed_dictionaries({}, optional={"app": st.sampled_from(["web", "db"]), "rev": st.sampled_from("12")})
+# Weighted towards the common, so that counts grow and constraints bite.
+values = st.sampled_from(["a", "a", "b", "b", "c", "", None])
+applications = st.sampled_from(["web", "web", "web", "db", None])
+revisions = st.sampled_from(["1", "1", "2", None])
+
+
+@st.composite
+def pod_labels(draw: st.DrawFn) -> dict[str, str]:
+    drawn = {"app": draw(applications), "rev": draw(revisions)}
+    return {key: value for key, value in drawn.items() if value is not None}
 
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
     world = World()
-    for index in range(draw(st.integers(1, 7))):
-        labels = draw(st.fixed_dictionaries({}, optional={ZONE: values, RACK: values, "team": st.just("x")}))
-        if draw(st.integers(0, 4)):
-            labels[HOSTNAME] = f"host-{index}"
-        world.nodes.append(a_node(f"n{index}", labels, tainted=draw(st.booleans())))
-    for index in range(draw(st.integers(0, 12))):
+    for index in range(draw(st.integers(1, 6))):
+        team = draw(st.sampled_from(["x", "x", None]))
+        host = draw(st.sampled_from([f"host-{index}"] * 5 + [None]))
+        drawn = {ZONE: draw(values), RACK: draw(values), "team": team, HOSTNAME: host}
+        labels = {key: value for key, value in drawn.items() if value is not None}
+        world.nodes.append(a_node(f"n{index}", labels, tainted=draw(st.integers(0, 2)) == 0))
+    for index in range(draw(st.integers(0, 16))):
         world.pods.append(draw(placed_pods(f"p{index}", len(world.nodes))))
     return world
 
@@ -184,7 +193,7 @@ def worlds(draw: st.DrawFn) -> World:
 def placed_pods(draw: st.DrawFn, name: str, nodes: int) -> dict[str, Any]:
     return a_pod(
         name,
-        draw(pod_labels),
+        draw(pod_labels()),
         f"n{draw(st.integers(0, nodes - 1))}",
         namespace=draw(st.sampled_from(["ns", "ns", "ns", "other"])),
         is_terminating=draw(st.integers(0, 5)) == 0,
@@ -194,7 +203,8 @@ def placed_pods(draw: st.DrawFn, name: str, nodes: int) -> dict[str, Any]:
 @st.composite
 def subjects(draw: st.DrawFn, action: str) -> dict[str, Any]:
     """A pod with constraints of the action, and perhaps some of the other."""
-    selectors = st.sampled_from([{"matchLabels": {"app": "web"}}, {"matchLabels": {"rev": "1"}}, {}, None])
+    web, first = {"matchLabels": {"app": "web"}}, {"matchLabels": {"rev": "1"}}
+    selectors = st.sampled_from([web, web, web, first, first, {}, None])
     constraints = []
     for key in draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=3)):
         found = constraint(key, action, selector=draw(selectors), maxSkew=draw(st.integers(1, 3)))
@@ -213,7 +223,7 @@ def subjects(draw: st.DrawFn, action: str) -> dict[str, Any]:
         more["nodeSelector"] = {"team": "x"}
     if draw(st.booleans()):
         more["tolerations"] = [{"operator": "Exists"}]
-    return a_pod("subject", draw(pod_labels), **more)
+    return a_pod("subject", draw(pod_labels()), **more)
 
 
 def verdicts(rejections: list[Rejection] | tuple[Rejection, ...], width: int) -> list[str]:
@@ -232,6 +242,7 @@ def filtered(cluster: ClusterState, pod: PodInfo) -> list[str]:
 
 
 @given(worlds(), subjects("DoNotSchedule"))
+@settings(max_examples=150)
 def test_filter_says_of_all_nodes_what_the_reference_says_of_each(world: World, subject: dict[str, Any]) -> None:
     cluster = world.cluster()
     assert filtered(cluster, info(cluster, subject)) == reference_filter(world, subject)
@@ -297,7 +308,7 @@ def test_built_in_defaults_score_nodes_that_lack_a_label_too(world: World, data:
     assert found == reference_scores(world, subject, feasible, needs_all=False)
 
 
-# What the worlds above do not say by themselves
+# What the worlds above do not say by themselves, or say too rarely
 
 
 def zones(*counts: int) -> World:
@@ -383,6 +394,35 @@ def test_weights_grow_with_the_number_of_domains() -> None:
     assert state.ignored is not None
     assert state.ignored.all()
     assert PLUGIN.normalize(state.scores(), np.arange(3), state).tolist() == [0, 0, 0]
+
+
+def test_pods_on_a_node_that_lacks_one_of_the_labels_do_not_count_for_the_others() -> None:
+    world = zones(0, 1)
+    world.nodes.append(a_node("bare", {ZONE: "z0"}))
+    world.pods += [a_pod(f"q{number}", {"app": "web"}, "bare") for number in range(5)]
+    for node in world.nodes[:2]:
+        node["metadata"]["labels"][RACK] = "r"
+    cluster = world.cluster()
+    for action, wanted in (("ScheduleAnyway", [100, 0, 0]), ("DoNotSchedule", ["", TOO_UNEVEN, NO_LABEL])):
+        spelled = [constraint(ZONE, action), constraint(RACK, action, selector=None)]
+        pod = info(cluster, a_pod("p", {"app": "web"}, topologySpreadConstraints=spelled))
+        found = scored(PLUGIN, cluster, pod, [True] * 3) if action == "ScheduleAnyway" else filtered(cluster, pod)
+        assert found == wanted
+
+
+@pytest.mark.parametrize("feasible", [[True, True, False], [True, True, True], [False, False, True]])
+def test_built_in_defaults_hold_a_missing_label_and_an_empty_one_for_the_same(feasible: list[bool]) -> None:
+    world = World([a_node("n0", {ZONE: "z"}), a_node("n1", {ZONE: ""}), a_node("n2", {"team": ""})])
+    world.pods = [a_pod(f"p{number}", {"app": "web"}, f"n{number % 3}") for number in range(5, 10)]
+    cluster = world.cluster()
+    cluster.pod_selectors.service_changed(Key("ns", "s"), {"app": "web"})
+    pod = info(cluster, a_pod("subject", {"app": "web"}))
+    spelled = [constraint(HOSTNAME, "ScheduleAnyway", maxSkew=3), constraint(ZONE, "ScheduleAnyway", maxSkew=5)]
+    subject = a_pod("subject", {"app": "web"}, topologySpreadConstraints=spelled)
+    assert scored(PLUGIN, cluster, pod, feasible) == reference_scores(world, subject, feasible, needs_all=False)
+    state = PLUGIN.pre_score(pod, cluster, np.array(feasible)).state
+    assert isinstance(state, SoftState)
+    assert state.pod_counts(cluster)[1][""] == 3
 
 
 def test_wakes_are_for_pods_on_nodes_the_pod_itself_and_nodes() -> None:

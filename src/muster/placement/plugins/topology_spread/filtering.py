@@ -57,7 +57,6 @@ class Spread:
     def too_uneven(self) -> NodeMask | None:
         """Nodes in domains that have too many already; None where no domain has."""
         full = self.counts > self.constraint.max_skew + self.least - self.own
-        full[NOWHERE] = False
         if not full.any():
             return None
         nodes: NodeMask = full.take(self.places)

@@ -135,9 +135,9 @@ def _leaning(
         return Leaning(constraint, places, pods.astype(np.float64), nothing, _weight(int(candidates.sum())))
     counts, domains = sums(places, counted, pods), occupied(places, candidates)
     empty = cluster.label_values.get("", ABSENT) - ABSENT
-    if NOWHERE in domains and empty != NOWHERE and empty < len(counts):
+    if empty != NOWHERE and empty < len(counts):
         # Nodes without the label are one domain with those whose value is empty: Go's maps do not tell them apart.
-        counts[empty] += counts[NOWHERE]
+        counts[[NOWHERE, empty]] = counts[NOWHERE] + counts[empty]
         if empty in domains:
             domains = domains[domains != NOWHERE]
     return Leaning(constraint, places, counts, domains, _weight(len(domains)))
