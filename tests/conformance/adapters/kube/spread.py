@@ -20,7 +20,7 @@ from tests.conformance.cases import Adapters, Case, Failed, NotApplicable, Outco
 
 UNSIGNED = "we group pods by their whole scheduling-relevant spec, not by per-plugin fragments"
 NO_CYCLE_STATE = (
-    "PreFilter's result is an argument of Filter here, not an entry of a shared cycle state that may lack it"
+    "Filter is handed what PreFilter found as an argument: there is no cycle state in which it could be missing"
 )
 
 
