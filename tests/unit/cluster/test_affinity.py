@@ -182,6 +182,15 @@ def test_terms_are_counted_where_pods_with_them_are() -> None:
     assert not index.has_terms
 
 
+def test_pods_with_the_same_labels_in_other_namespaces_are_told_apart() -> None:
+    cluster = ClusterState.of([a_node("n0")])
+    cluster.assign(a_pod(cluster, "p", hates("a")), "n0")
+    near = a_pod(cluster, "q", app="a")
+    document = {"metadata": {"name": "q", "namespace": "far", "labels": {"app": "a"}}}
+    far = cluster.shapes.info(msgspec.convert(document, core.Pod))
+    assert [len(cluster.affinity.towards(pod, {})) for pod in (near, far, near)] == [1, 0, 1]
+
+
 def test_the_version_tells_of_terms_that_get_their_first_pod() -> None:
     cluster = ClusterState.of([a_node("n0")])
     version = cluster.affinity.version

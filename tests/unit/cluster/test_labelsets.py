@@ -82,6 +82,15 @@ def test_the_axis_may_grow_between_questions() -> None:
     assert sets.counts_by_slot(is_red, 3, "red").tolist() == [1, 0, 1]
 
 
+def test_an_answer_older_than_the_log_is_counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labelsets, "_LOG_LIMIT", 4)
+    sets = LabelSets()
+    sets.counts_by_slot(is_red, WIDTH, "red")
+    for number in range(5):
+        sets.pod_assigned(a_pod(str(number), color="red"), number)
+    assert sets.counts_by_slot(is_red, WIDTH, "red").tolist() == [1, 1, 1, 1, 1, 0]
+
+
 changes = st.lists(
     st.tuples(
         st.sampled_from(["add", "remove", "ask"]),
@@ -112,7 +121,7 @@ def test_kept_counts_equal_counts_from_the_pods(
                     sets.pod_assigned(pod, slot)
                 case "remove" if pods:
                     sets.pod_released(*pods.pop(rank % len(pods)))
-            found = sets.counts_by_slot(is_red, WIDTH, "red" if with_key else None)
-            if what == "ask":
-                assert found.tolist() == counted(pods, is_red)
+                case "ask":
+                    found = sets.counts_by_slot(is_red, WIDTH, "red" if with_key else None)
+                    assert found.tolist() == counted(pods, is_red)
         assert sets.counts_by_slot(is_red, WIDTH, "red" if with_key else None).tolist() == counted(pods, is_red)

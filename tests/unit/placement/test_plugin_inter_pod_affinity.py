@@ -83,6 +83,12 @@ def everything(state: object) -> list[dict[str, list[int]]]:
     after=[(a_pod(app="a"), 0)],
     pod=a_pod(near=[a_term(app="a")], app="a"),
 )
+@example(  # two terms with one key: each counts
+    nodes=[{"zone": "z1"}, {"zone": "z2"}],
+    before=[(a_pod(app="a"), 0)],
+    after=[(a_pod(app="a"), 1)],
+    pod=a_pod(near=[a_term(app="a"), a_term(app="a")]),
+)
 def test_following_pods_equals_starting_afresh_and_going_back_restores(
     nodes: list[dict[str, str]],
     before: list[tuple[AnyPod, int]],
