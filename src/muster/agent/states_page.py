@@ -1,0 +1,58 @@
+"""docs/reference/states.md, rendered from the tables of changes: `python -m muster.agent.states_page` prints it."""
+
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+from muster.agent.states import CONTAINER_CHANGES, POD_CHANGES, Phase, PodPhase
+
+_HEAD = """\
+# States of a pod on its node
+
+<!-- Rendered from the agent's tables by `python -m muster.agent.states_page`; a test fails when it is stale. -->
+
+The agent moves a pod and its containers along these edges and no others: a change that is not listed here is a bug, and
+the agent stops at it instead of going on with a state that nobody foresaw.
+"""
+_POD = """\
+What `status.phase` says. A pod that has ended stays as it ended; a new try is a new pod.
+"""
+_CONTAINER = """\
+Of one container, over all its attempts. `status.containerStatuses` shows Waiting and Starting as `waiting`, Running and
+Stopping as `running`, and Exited as `terminated`, or as `waiting` with reason CrashLoopBackOff while a restart is due.
+"""
+
+_Of = TypeVar("_Of", bound=StrEnum)
+
+
+def render() -> str:
+    return "\n".join(
+        [
+            _HEAD,
+            *_machine("Pods", _POD, POD_CHANGES, PodPhase.PENDING),
+            *_machine("Containers", _CONTAINER, CONTAINER_CHANGES, Phase.WAITING),
+        ]
+    )
+
+
+def _machine(title: str, text: str, changes: Mapping[tuple[_Of, _Of], str], first: _Of) -> list[str]:
+    return [f"## {title}\n", text, _diagram(changes, first), _table(changes)]
+
+
+def _diagram(changes: Mapping[tuple[_Of, _Of], str], first: _Of) -> str:
+    left = {before for before, _ in changes}
+    final = dict.fromkeys(after for _, after in changes if after not in left)
+    lines = [f"    [*] --> {first}"]
+    lines += [f"    {before} --> {after}" for before, after in changes]
+    lines += [f"    {state} --> [*]" for state in final]
+    return "\n".join(["```mermaid", "stateDiagram-v2", *lines, "```\n"])
+
+
+def _table(changes: Mapping[tuple[_Of, _Of], str]) -> str:
+    rows = (f"| {before} | {after} | {why} |" for (before, after), why in changes.items())
+    return "\n".join(["| from | to | when |", "| --- | --- | --- |", *rows, ""])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,22 @@
+from pathlib import Path
+
+import pytest
+
+from muster.agent import states_page
+from muster.agent.states import CONTAINER_CHANGES, POD_CHANGES
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "states.md"
+
+
+def test_the_page_is_what_the_tables_say() -> None:
+    assert PAGE.read_text() == states_page.render(), (
+        "stale: run `python -m muster.agent.states_page > docs/reference/states.md`"
+    )
+
+
+@pytest.mark.parametrize("changes", [CONTAINER_CHANGES, POD_CHANGES], ids=["containers", "pods"])
+def test_every_edge_is_drawn_and_explained(changes: dict[tuple[str, str], str]) -> None:
+    page = states_page.render()
+    for (before, after), why in changes.items():
+        assert f"    {before} --> {after}\n" in page
+        assert f"| {before} | {after} | {why} |\n" in page
