@@ -114,7 +114,6 @@ def read(directory: Path, container: str, options: LogOptions, clock: Clock) -> 
 async def read_attempt(directory: Path, number: int, options: LogOptions, clock: Clock) -> AsyncIterator[bytes]:
     """Output of one attempt; with `follow`, until it has ended and all of it was given out."""
     path = directory / f"{number}.log"
-    end = directory / f"{number}.exit.json"
     formatter = _Formatter(options)
     reader = _Reader(path)
     try:
@@ -124,7 +123,7 @@ async def read_attempt(directory: Path, number: int, options: LogOptions, clock:
         pause = 0
         while True:
             # Looked at before reading: what is written before the end mark is read after it was seen.
-            is_last = not options.follow or end.exists() or not directory.exists()
+            is_last = not options.follow or _has_ended(directory, number)
             got_any = False
             while block := reader.read():
                 got_any = True
@@ -138,6 +137,11 @@ async def read_attempt(directory: Path, number: int, options: LogOptions, clock:
             await clock.sleep(_PAUSES[pause])
     finally:
         reader.close()
+
+
+def _has_ended(directory: Path, number: int) -> bool:
+    """Whether nobody will write more: the attempt is over, or the pod is gone and its directory with it."""
+    return (directory / f"{number}.exit.json").exists() or not directory.exists()
 
 
 class _Reader:

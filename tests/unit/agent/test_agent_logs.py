@@ -108,15 +108,49 @@ async def test_following_sees_what_is_added_and_ends_with_the_attempt(clock: Vir
     async with asyncio.TaskGroup() as group:
         group.create_task(follow())
         await clock.sleep(1)
-        assert seen == [b"first\n"]
+        assert seen == [b"", b"first\n"]
         with (home / "0.log").open("a") as file:
             file.write(record(2, "second"))
         await clock.sleep(0.1)
-        assert seen == [b"first\n", b"second\n"]
+        assert seen == [b"", b"first\n", b"second\n"]
         with (home / "0.log").open("a") as file:
             file.write(record(3, "last"))
         (home / "0.exit.json").write_text("{}")
     assert b"".join(seen) == b"first\nsecond\nlast\n"
+
+
+@on_virtual_time
+async def test_following_says_that_it_has_begun_before_there_is_a_line(clock: VirtualClock, tmp_path: Path) -> None:
+    write(tmp_path, "", ended=False)
+    pieces = logs.read_attempt(tmp_path / "containers" / "main", 0, LogOptions(follow=True), clock)
+    began = clock.now()
+    assert await anext(pieces) == b""
+    assert clock.now() == began
+    await pieces.aclose()  # type: ignore[attr-defined]
+
+
+async def test_without_following_nothing_empty_is_sent(tmp_path: Path) -> None:
+    write(tmp_path, "")
+    assert [piece async for piece in logs.read(tmp_path, "main", LogOptions(), SystemClock())] == []
+
+
+@on_virtual_time
+async def test_following_ends_when_the_pods_directory_is_taken_away(clock: VirtualClock, tmp_path: Path) -> None:
+    pod = tmp_path / "pod"
+    home = write(pod, record(1, "first"), ended=False)
+    seen: list[bytes] = []
+
+    async def follow() -> None:
+        async for piece in logs.read(pod, "main", LogOptions(follow=True), clock):
+            seen.append(piece)
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        group.create_task(follow())
+        await clock.sleep(1)
+        with (home / "0.log").open("a") as file:
+            file.write(record(2, "last"))
+        pod.rename(tmp_path / "trash")
+    assert b"".join(seen) == b"first\nlast\n"
 
 
 @on_virtual_time
