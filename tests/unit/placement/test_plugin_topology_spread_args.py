@@ -19,7 +19,9 @@ def errors(document: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 def test_nothing_said_means_the_built_in_constraints() -> None:
-    found = PodTopologySpreadArgs.from_document({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "x"})
+    found = PodTopologySpreadArgs.from_document(
+        {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "PodTopologySpreadArgs"}
+    )
     assert isinstance(found, PodTopologySpreadArgs)
     assert found.constraints == SYSTEM_CONSTRAINTS
     assert found == PodTopologySpreadArgs()
@@ -52,7 +54,6 @@ def test_a_list_replaces_them() -> None:
         ({"labelSelector": {}}, ".labelSelector", "FieldValueForbidden"),
         ({"nodeAffinityPolicy": "Maybe"}, ".nodeAffinityPolicy", "FieldValueNotSupported"),
         ({"nodeTaintsPolicy": "Maybe"}, ".nodeTaintsPolicy", "FieldValueNotSupported"),
-        ({"matchLabelKeys": "rev"}, ".matchLabelKeys", "FieldValueInvalid"),
         ({"maxskew": 1}, ".maxskew", "FieldValueForbidden"),
     ],
 )
@@ -75,6 +76,8 @@ def test_the_same_constraint_twice_is_refused() -> None:
         ({"defaultingType": "List", "defaultConstraints": {}}, "defaultConstraints", "FieldValueInvalid"),
         ({"defaultingType": "List", "defaultConstraints": ["x"]}, "defaultConstraints[0]", "FieldValueInvalid"),
         ({"defaultConstraint": []}, "defaultConstraint", "FieldValueForbidden"),
+        ({"defaultingType": 1}, "defaultingType", "FieldValueInvalid"),
+        ({"kind": "NodeAffinityArgs"}, "kind", "FieldValueNotSupported"),
     ],
 )
 def test_a_wrong_document_is_refused_by_the_field_that_is_wrong(document: Any, path: str, reason: str) -> None:
