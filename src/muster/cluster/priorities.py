@@ -18,16 +18,16 @@ NOBODY = 0
 """The kind of a place that no pod takes."""
 HIGHEST = 2**31
 """Above every priority."""
-_LONGEST_LOG = 1 << 17
-_MANY_KINDS = 1 << 15
 Times: TypeAlias = npt.NDArray[np.float64]
 
 
 class Priorities:
     """A `PodObserver`. Ask `refresh` before reading columns."""
 
-    def __init__(self, pods_on: Sequence[Mapping[str, PodInfo]]) -> None:
-        self._pods_on = pods_on
+    def __init__(
+        self, pods_on: Sequence[Mapping[str, PodInfo]], *, longest_log: int = 1 << 17, most_kinds: int = 1 << 15
+    ) -> None:
+        self._pods_on, self._longest_log, self._most_kinds = pods_on, longest_log, most_kinds
         self.changed: list[int] = []
         """Slots whose pods changed, oldest first: a reader remembers how far it has read. Starts afresh, with a new
         `epoch`, when it has grown long."""
@@ -52,7 +52,7 @@ class Priorities:
         self._note(slot)
 
     def refresh(self) -> None:
-        if self._read_epoch != self.epoch or len(self._priority_of) > _MANY_KINDS:
+        if self._read_epoch != self.epoch or len(self._priority_of) > self._most_kinds:
             self._forget_kinds()
             stale = set(range(len(self._pods_on)))
         else:
@@ -77,7 +77,7 @@ class Priorities:
         return known
 
     def _note(self, slot: int) -> None:
-        if len(self.changed) >= _LONGEST_LOG:
+        if len(self.changed) >= self._longest_log:
             self.changed.clear()
             self.epoch += 1
         self.changed.append(slot)

@@ -5,7 +5,7 @@ looked at again. Where a budget or a group has a say on a node, that node is wor
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from muster.placement.preempting.candidates import Candidate, cost, earliest_sta
 from muster.placement.preempting.options import Options
 from muster.placement.preempting.ranking import Costs, Wanted, emptied, rate
 from muster.placement.preempting.selecting import NO_VICTIMS, by_importance, evictable
-from muster.placement.preempting.victims import priority_of
+from muster.placement.preempting.victims import Victim, priority_of
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 _FEW = 24  # so many nodes are worked out pod by pod; for more, all at once is cheaper
@@ -65,7 +65,7 @@ class QuickSearch:
             assert found is not None
             return found
         if self._reasons is None:
-            self._reasons = self._count_reasons()
+            self._reasons = self._count_reasons(options)
         return self._reasons
 
     # Following the cluster
@@ -120,11 +120,17 @@ class QuickSearch:
             for labelled in cluster.label_sets:
                 if budgets.select(labelled.namespace, labelled.labels):
                     found.update(labelled.counts)
-        for group in options.groups:
-            for pod, node in options.groups.members(group.key).scheduled():
-                if node in cluster.slots and priority_of(pod, options.groups) != pod.priority:
-                    found.add(cluster.slots[node])
-        return found
+        return found | self._grouped(options)
+
+    def _grouped(self, options: Options) -> set[int]:
+        """Nodes with a pod that counts by its group's priority instead of its own."""
+        slots, groups = self._cluster.slots, options.groups
+        return {
+            slots[node]
+            for group in groups
+            for pod, node in groups.members(group.key).scheduled()
+            if node in slots and priority_of(pod, groups) != pod.priority
+        }
 
     # One node, pod by pod
 
@@ -141,11 +147,7 @@ class QuickSearch:
         """As `selecting.select`, in plain numbers."""
         assert self._wanted is not None
         victims = evictable(self._judgement.pod, slot, self._cluster, options)
-        left = self._left(slot, self._wanted)
-        for victim in victims:
-            needs = victim.pods[0].needs
-            for resource in left:
-                left[resource] += needs.get(resource, 0)
+        left = self._left(slot, self._wanted, victims)
         if not victims or min(left.values()) < 0:
             return None
         beyond, within = budgets.split(by_importance(victims, options))
@@ -164,29 +166,44 @@ class QuickSearch:
             evicted = by_importance(evicted, options)
         return Candidate(self._cluster.names[slot], tuple(victim.pods[0] for victim in evicted), violations)
 
-    def _left(self, slot: int, wanted: Wanted) -> dict[str, int]:
-        """By wanted resource: what the node has left for the preemptor, less what it wants."""
+    def _left(self, slot: int, wanted: Wanted, victims: Sequence[Victim]) -> dict[str, int]:
+        """By wanted resource: what would be left of the node, the preemptor there in place of the victims."""
         cluster = self._cluster
         return {
-            resource: cluster.allocatable.item(row, slot) - cluster.used.item(row, slot) - amount
+            resource: cluster.allocatable.item(row, slot)
+            - cluster.used.item(row, slot)
+            - amount
+            + sum(victim.pods[0].needs.get(resource, 0) for victim in victims)
             for row, resource, amount in zip(wanted.rows, wanted.resources, wanted.amounts, strict=True)
         }
 
     # Reasons
 
-    def _count_reasons(self) -> "Counter[str]":
+    def _count_reasons(self, options: Options) -> "Counter[str]":
         """Why no node can be helped: it has no victims, lacks something even without them, or is past all help."""
         cluster, wanted = self._cluster, self._wanted
         if wanted is None:
             return Counter({NOT_HELPFUL: cluster.node_count})
         hopeful = self._allowed & ~self._judgement.feasible
+        counts = Counter({NOT_HELPFUL: cluster.node_count - int(hopeful.sum())})
+        for slot in self._grouped(options):
+            if hopeful[slot]:
+                hopeful[slot] = False
+                counts.update(self._reasons_at(slot, wanted, options))
+        cluster.priorities.refresh()
         slots = np.flatnonzero(hopeful)
         empty = emptied(wanted, cluster, slots)
-        counts = Counter({NOT_HELPFUL: cluster.node_count - slots.size})
-        counts[NO_VICTIMS.reasons[0]] = int(slots.size - empty.has_victims.sum())
+        counts[NO_VICTIMS.reasons[0]] += int(slots.size - empty.has_victims.sum())
         for resource, left in zip(wanted.resources, empty.left, strict=True):
-            counts[reason_of(resource)] = int((empty.has_victims & (left < 0)).sum())
+            counts[reason_of(resource)] += int((empty.has_victims & (left < 0)).sum())
         return +counts
+
+    def _reasons_at(self, slot: int, wanted: Wanted, options: Options) -> Sequence[str]:
+        victims = evictable(self._judgement.pod, slot, self._cluster, options)
+        if not victims:
+            return NO_VICTIMS.reasons
+        left = self._left(slot, wanted, victims)
+        return [reason_of(resource) for resource, amount in left.items() if amount < 0]
 
 
 def _is_fit(plugin: Filter) -> bool:
