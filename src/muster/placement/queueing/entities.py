@@ -29,10 +29,13 @@ class PodClass(NamedTuple):
     namespace: str
     labels: frozenset[tuple[str, str]]
     group: Key | None
+    alone: str
+    """The uid of a pod that is like no other: one that has a node, and waits there to be resized."""
 
 
 def class_of(pod: PodInfo) -> PodClass:
-    return PodClass(pod.shape, pod.key.namespace, frozenset(pod.labels.items()), pod.group)
+    alone = pod.uid if pod.has_deferred_resize else ""
+    return PodClass(pod.shape, pod.key.namespace, frozenset(pod.labels.items()), pod.group, alone)
 
 
 @dataclass(frozen=True, slots=True)

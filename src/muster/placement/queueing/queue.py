@@ -119,7 +119,6 @@ class SchedulingQueue:
             return
         if entity.newcomers.pop(uid, None) is None:
             self._part(entity, uid)
-            entity.is_stale = True  # a gang may have too few members now
         if not entity.members and not entity.newcomers and entity.place is not Place.IN_FLIGHT:
             self._forget(entity)
 
@@ -133,7 +132,8 @@ class SchedulingQueue:
             entity = self._active.first() or self._backoff.first()
             if entity is None:
                 return None
-            if entity.is_stale and self._gates.ask_all(entity):
+            # A gang may have become incomplete by what the queue is not told of: members that were placed and ended.
+            if (entity.is_stale or isinstance(entity.key, GroupKey)) and self._gates.ask_all(entity):
                 self._enter(entity, Place.GATED, now)
                 continue
             self._enter(entity, Place.IN_FLIGHT, now)
@@ -283,7 +283,8 @@ class SchedulingQueue:
                 self._open_gates(entity, now)
         elif gate is not None:
             self._enter(entity, Place.GATED, now)
-        elif is_error:
+        elif is_error or (kind is not None and entity.place is Place.UNSCHEDULABLE):
+            # A member unlike the others may fit where they do not; more of the same may not.
             self._requeue(entity, now, at_once=False)
         elif entity.place in _READY and entity.leader is not leader:
             self._enter(entity, entity.place, now)
@@ -316,7 +317,6 @@ class SchedulingQueue:
             entity = self._entities.get(key)
             if entity is None:
                 continue
-            entity.is_stale = True
             if entity.place in _READY:
                 self._enter(entity, entity.place, now)  # the group's priority may be another
             if entity.place is not Place.IN_FLIGHT:
@@ -345,7 +345,6 @@ class SchedulingQueue:
         for uid in placed:
             if uid in entity.members:
                 self.remove(uid)
-        entity.is_stale = True
         if not entity.members and not entity.newcomers:
             self._forget(entity)
             return None
