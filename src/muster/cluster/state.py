@@ -101,6 +101,7 @@ class ClusterState:
         `nodes_version`, when it has grown long."""
         self._unplaced: dict[str, dict[str, PodInfo]] = {}  # pods on nodes that are not known, by node name
         self._free_slots: list[int] = []
+        self._priorities: dict[int, int] = {}  # pods on known nodes, counted by priority
         self._taint_codes: dict[tuple[core.Taint, ...], int] = {}
 
     @classmethod
@@ -217,6 +218,10 @@ class ClusterState:
         del self.pods_on[slot][uid]
         self._leave(pod, slot)
 
+    def has_pods_below(self, priority: int) -> bool:
+        """Whether any pod on a node could be evicted for one of this priority."""
+        return any(found < priority for found in self._priorities)
+
     def node_of(self, uid: str) -> str | None:
         known = self.pods.get(uid)
         return known[1] if known else None
@@ -226,6 +231,7 @@ class ClusterState:
             self.used[self.row(resource), slot] += amount
         self.nonzero[0, slot] += pod.nonzero[0]
         self.nonzero[1, slot] += pod.nonzero[1]
+        self._priorities[pod.priority] = self._priorities.get(pod.priority, 0) + 1
         self.moves.append(Move(slot, pod, True))
         for observer in self.observers:
             observer.pod_assigned(pod, slot)
@@ -235,6 +241,9 @@ class ClusterState:
             self.used[self.resources[resource], slot] -= amount
         self.nonzero[0, slot] -= pod.nonzero[0]
         self.nonzero[1, slot] -= pod.nonzero[1]
+        self._priorities[pod.priority] -= 1
+        if not self._priorities[pod.priority]:
+            del self._priorities[pod.priority]
         self.moves.append(Move(slot, pod, False))
         for observer in self.observers:
             observer.pod_released(pod, slot)

@@ -31,24 +31,47 @@ from muster.placement.framework import (
 from muster.placement.profiles import Profile, Weighted, name_of
 
 INFEASIBLE = -1
+_MANY = 2000  # so many moves are not followed one by one: starting afresh is cheaper
 _FEW = 48  # so many nodes are asked one by one; for more, asking all at once is cheaper
 Slots: TypeAlias = npt.NDArray[np.intp]
 
 
-@dataclass(slots=True)
 class _Filtering:
-    """One filter for this class: its state from PreFilter, and what it said last."""
+    """One filter for this class: its state from PreFilter, what it said last, and what else it can do (asked once: a
+    check against a protocol costs as much as the call)."""
 
-    plugin: Filter
-    state: object
-    rejections: Sequence[Rejection] = ()
-    rejected: NodeMask | None = None  # union of the rejections; None: none
+    __slots__ = ("at_one", "follows", "plugin", "pre_filter", "rejected", "rejections", "state")
+
+    def __init__(self, plugin: Filter, state: object) -> None:
+        self.plugin = plugin
+        self.state = state
+        self.rejections: Sequence[Rejection] = ()
+        self.rejected: NodeMask | None = None  # union of the rejections; None: none
+        self.at_one = plugin if isinstance(plugin, AtOneNode) else None
+        self.follows = plugin if isinstance(plugin, FollowsPods) else None
+        self.pre_filter = plugin if isinstance(plugin, PreFilter) else None
 
 
-@dataclass(slots=True)
 class _Scoring:
-    plugin: Weighted
-    state: object = None
+    """One score for this class, in the same way. `raw`: its scores, where no pod can change them."""
+
+    __slots__ = ("at_one", "normalize", "plugin", "pre_score", "raw", "reads", "state", "weight")
+
+    def __init__(self, weighted: Weighted, state: object) -> None:
+        plugin = weighted.plugin
+        self.plugin = plugin
+        self.weight = weighted.weight
+        self.state = state
+        self.raw: NodeScores | None = None
+        self.reads = plugin.reads
+        self.at_one = plugin if isinstance(plugin, AtOneNode) else None
+        self.normalize = plugin if isinstance(plugin, Normalize) else None
+        self.pre_score = plugin if isinstance(plugin, PreScore) else None
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether one node's score depends on others: it is normalised over the feasible nodes, or reads all pods."""
+        return self.normalize is not None or self.reads is Reads.ALL_PODS
 
 
 class PluginFailed(Exception):
@@ -62,7 +85,8 @@ class Judgement:
         self._profile = profile
         self.pod = pod
         self._cluster = cluster
-        self._nodes_version, self._seen = -1, 0
+        self._world: tuple[int, ...] = ()
+        self._seen = 0
         self._status = Status()
         self.refresh()
 
@@ -71,15 +95,14 @@ class Judgement:
     def refresh(self) -> None:
         """Brings the judgement up to date with all that happened since it was last asked."""
         cluster = self._cluster
-        if self._nodes_version != cluster.nodes_version:
+        behind = len(cluster.moves) - self._seen
+        if self._world != _world(cluster) or behind > _MANY:
             self._rebuild()
-            return
-        moves = cluster.moves[self._seen :]
-        if not moves:
-            return
-        self._seen = len(cluster.moves)
-        if self._status.is_success:
-            self._follow(moves)
+        elif behind:
+            moves = cluster.moves[self._seen :]
+            self._seen = len(cluster.moves)
+            if self._status.is_success:
+                self._follow(moves)
 
     def start_afresh(self) -> None:
         """Asks every plugin anew: for one that has lost track of the pods because a step of it failed."""
@@ -87,7 +110,7 @@ class Judgement:
 
     def _rebuild(self) -> None:
         cluster = self._cluster
-        self._nodes_version, self._seen = cluster.nodes_version, len(cluster.moves)
+        self._world, self._seen = _world(cluster), len(cluster.moves)
         self._status = Status()
         self._only: NodeMask | None = None
         states = self._prepare()
@@ -129,7 +152,7 @@ class Judgement:
         for filtering in self._global:
             self._follow_globally(filtering, moves)
         slots = {move.slot for move in moves}
-        if len(slots) > _FEW or not all(isinstance(f.plugin, AtOneNode) for f in self._local):
+        if len(slots) > _FEW or not all(f.at_one for f in self._local):
             for filtering in self._local:
                 self._ask(filtering)
             self._combine()
@@ -145,8 +168,8 @@ class Judgement:
         self._rescore(slots)
 
     def _follow_globally(self, filtering: _Filtering, moves: Sequence[Move]) -> None:
-        plugin = filtering.plugin
-        if isinstance(plugin, FollowsPods):
+        if filtering.follows is not None:
+            plugin = filtering.follows
             for move in moves:
                 step = plugin.pod_added if move.came else plugin.pod_removed
                 try:
@@ -154,8 +177,8 @@ class Judgement:
                 except Exception as error:
                     verb = "AddPod" if move.came else "RemovePod"
                     raise PluginFailed(f'running {verb} on PreFilter plugin "{name_of(plugin)}": {error}') from error
-        elif isinstance(plugin, PreFilter):
-            filtering.state = plugin.pre_filter(self.pod, self._cluster).state
+        elif filtering.pre_filter is not None:
+            filtering.state = filtering.pre_filter.pre_filter(self.pod, self._cluster).state
         self._ask(filtering)
 
     # Filtering
@@ -166,8 +189,8 @@ class Judgement:
 
     def _ask_at(self, filtering: _Filtering, slots: Iterable[int]) -> None:
         """Only whether the nodes pass: which reason they fail for is asked of all nodes when somebody wants to know."""
-        plugin = filtering.plugin
-        assert isinstance(plugin, AtOneNode)
+        plugin = filtering.at_one
+        assert plugin is not None
         if filtering.rejected is None:
             filtering.rejected = self._cluster.mask()
         filtering.rejections = ()
@@ -216,15 +239,17 @@ class Judgement:
             return None
         totals = totals.copy()
         for scoring in self._relative:
-            plugin = scoring.plugin.plugin
-            if scoring.state is _STALE and isinstance(plugin, PreScore):
-                scoring.state = self._pre_score(plugin)
+            if scoring.state is _STALE and scoring.pre_score is not None:
+                scoring.state = self._pre_score(scoring.pre_score)
             if scoring.state is _SKIPPED:
                 continue
-            scores = plugin.score(self.pod, self._cluster, scoring.state)[slots]
-            if isinstance(plugin, Normalize):
-                scores = plugin.normalize(scores, slots, scoring.state)
-            totals[slots] += scores * scoring.plugin.weight
+            scores = scoring.raw
+            if scores is None:
+                scores = scoring.plugin.score(self.pod, self._cluster, scoring.state)
+            scores = scores[slots]
+            if scoring.normalize is not None:
+                scores = scoring.normalize.normalize(scores, slots, scoring.state)
+            totals[slots] += scores * scoring.weight
         return totals
 
     def _prepare_scores(self) -> bool:
@@ -232,33 +257,42 @@ class Judgement:
         if not self.feasible.any():
             return False
         states = {name_of(plugin): self._pre_score(plugin) for plugin in self._profile.pre_score}
-        self._scores = [
-            _Scoring(weighted, states.get(name_of(weighted.plugin)))
-            for weighted in self._profile.score
-            if states.get(name_of(weighted.plugin)) is not _SKIPPED
-        ]
-        self._relative = [scoring for scoring in self._scores if _is_relative(scoring.plugin)]
-        absolute = [scoring for scoring in self._scores if not _is_relative(scoring.plugin)]
-        self._lively = [scoring for scoring in absolute if scoring.plugin.plugin.reads is Reads.NODE_PODS]
-        self._steady = self._sum([scoring for scoring in absolute if scoring.plugin.plugin.reads is Reads.NODES])
+        scores = [_Scoring(weighted, states.get(name_of(weighted.plugin))) for weighted in self._profile.score]
+        self._scores = [scoring for scoring in scores if _may_speak(scoring)]
+        absolute = [scoring for scoring in self._scores if not scoring.is_relative]
+        self._relative = [scoring for scoring in self._scores if scoring.is_relative and not self._is_constant(scoring)]
+        self._lively = [scoring for scoring in absolute if scoring.reads is Reads.NODE_PODS]
+        self._steady = self._sum([scoring for scoring in absolute if scoring.reads is Reads.NODES])
         self._base = np.where(self.feasible, self._steady + self._sum(self._lively), INFEASIBLE)
         return True
 
+    def _is_constant(self, scoring: _Scoring) -> bool:
+        """Whether all nodes get the same, whatever is feasible: then it decides nothing. What pods cannot change is
+        kept."""
+        if scoring.reads is not Reads.NODES:
+            return False
+        scoring.raw = scoring.plugin.score(self.pod, self._cluster, scoring.state)
+        existing = scoring.raw[self._cluster.exists[: self._cluster.width]]
+        return bool((existing == existing[:1]).all())
+
     def _pre_score(self, plugin: PreScore) -> object:
         prepared = plugin.pre_score(self.pod, self._cluster, self.feasible)
+        if prepared.status.code is Code.ERROR:
+            reasons = ", ".join(prepared.status.reasons)
+            raise PluginFailed(f'running PreScore plugin "{name_of(plugin)}": {reasons}')
         return prepared.state if prepared.status.is_success else _SKIPPED
 
     def _sum(self, scorings: Sequence[_Scoring]) -> NodeScores:
         total = np.zeros(self._cluster.width, dtype=np.int64)
         for scoring in scorings:
-            total += scoring.plugin.plugin.score(self.pod, self._cluster, scoring.state) * scoring.plugin.weight
+            total += scoring.plugin.score(self.pod, self._cluster, scoring.state) * scoring.weight
         return total
 
     def _rescore(self, slots: Iterable[int]) -> None:
         """Scores of nodes whose pods changed; those that read all pods are prepared again before they are next used."""
         if self._scores is None:
             return
-        if not all(isinstance(scoring.plugin.plugin, AtOneNode) for scoring in self._lively):
+        if not all(scoring.at_one for scoring in self._lively):
             self._scores = None
             return
         for slot in slots:
@@ -268,16 +302,14 @@ class Judgement:
             if (self.feasible & (self._base == INFEASIBLE)).any():
                 self._base = np.where(self.feasible, self._steady + self._sum(self._lively), INFEASIBLE)
         for scoring in self._relative:
-            plugin = scoring.plugin.plugin
-            if plugin.reads is Reads.ALL_PODS and isinstance(plugin, PreScore):
+            if scoring.reads is Reads.ALL_PODS and scoring.pre_score is not None:
                 scoring.state = _STALE
 
     def _score_at(self, slot: int) -> int:
         total = int(self._steady[slot])
         for scoring in self._lively:
-            plugin = scoring.plugin.plugin
-            assert isinstance(plugin, AtOneNode)
-            total += plugin.score_at(self.pod, self._cluster, scoring.state, slot) * scoring.plugin.weight
+            assert scoring.at_one is not None
+            total += scoring.at_one.score_at(self.pod, self._cluster, scoring.state, slot) * scoring.weight
         return total
 
     # Reasons
@@ -375,6 +407,16 @@ def _union(rejections: Sequence[Rejection]) -> NodeMask | None:
     return union
 
 
-def _is_relative(weighted: Weighted) -> bool:
-    """Whether one node's score depends on others: it is normalised over the feasible nodes, or reads all pods."""
-    return isinstance(weighted.plugin, Normalize) or weighted.plugin.reads is Reads.ALL_PODS
+def _may_speak(scoring: _Scoring) -> bool:
+    """One that skipped is not asked again, unless pods that come may give it something to say."""
+    return scoring.state is not _SKIPPED or scoring.reads is Reads.ALL_PODS
+
+
+def _world(cluster: ClusterState) -> tuple[int, ...]:
+    """What a judgement does not follow step by step: when any of it changes, it starts afresh."""
+    return (
+        cluster.nodes_version,
+        cluster.affinity.version,
+        cluster.namespaces.version,
+        cluster.pod_selectors.version,
+    )

@@ -1,0 +1,351 @@
+"""Deciding where pods go: one pod, or a gang as a whole, against the cluster as it is now. The placement engine.
+
+`Scheduler.decide` is a function of the cluster state, the groups, the budgets, the pods it is asked about and a number
+that counts decisions; its outcome is already assumed in the state when it returns, so the next decision sees it.
+No clock, no I/O, no chance: what is left to chance (ties) follows from the seed and the number, so that a log of
+inputs gives the same decisions again. A gang is placed whole or not at all; pods are evicted only for one that the same
+decision places.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from muster.cluster.columns import NodeMask
+from muster.cluster.groups import Group, GroupKey, PodGroups, task_of
+from muster.cluster.pods import PodInfo, PodShape
+from muster.cluster.state import ClusterState
+from muster.cluster.trial import Trial
+from muster.placement import preempting
+from muster.placement.domains import Demand, Domain, LabelLevel, NoDomain, Requirement, choose_for_shapes
+from muster.placement.framework import Code, Status
+from muster.placement.hypernodes import HyperNodes
+from muster.placement.judging import Judgement
+from muster.placement.plugins.default_preemption import DefaultPreemption, worded, worded_for_gang
+from muster.placement.preempting import Budgets, GangPreemption, GangPreemptor, Preemption, QuickSearch
+from muster.placement.profiles import DEFAULT_SCHEDULER, Profile
+from muster.placement.queueing.entities import Queued
+
+_JUDGEMENTS = 512
+GANG = "GangScheduling"
+TOPOLOGY = "TopologyPlacementGenerator"
+
+
+class Assigned(NamedTuple):
+    """The pod goes to the node. `devices` is the annotation that tells its agent which GPUs it has; empty for none."""
+
+    pod: PodInfo
+    node: str
+    devices: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why these pods have no node, in one sentence and as numbers."""
+
+    pods: tuple[PodInfo, ...]
+    message: str
+    plugins: frozenset[str]
+    """Whose verdict it was: a change that helps none of them cannot help."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Nodes by reason."""
+    clears_nomination: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of one attempt. Everything assigned is assumed in the state already. `victims` must be gone before
+    what is assigned may be bound."""
+
+    number: int
+    attempt: Queued
+    assigned: tuple[Assigned, ...] = ()
+    victims: tuple[PodInfo, ...] = ()
+    refusal: Refusal | None = None
+
+
+class _Class(NamedTuple):
+    """Pods that a profile cannot tell apart."""
+
+    profile: str
+    shape: PodShape
+    namespace: str
+    labels: frozenset[tuple[str, str]] | None
+    alone: str
+
+
+class Scheduler:
+    """`profiles` by scheduler name; pods that name another are judged by the default one."""
+
+    def __init__(
+        self, profiles: Mapping[str, Profile], cluster: ClusterState, groups: PodGroups, *, seed: int = 0
+    ) -> None:
+        self.profiles = profiles
+        self.cluster = cluster
+        self.groups = groups
+        self.budgets = Budgets()
+        self.number = 0
+        self._seed = seed
+        self._judgements: OrderedDict[_Class, tuple[Judgement, QuickSearch]] = OrderedDict()
+        self._hypernodes: HyperNodes | None = None
+        self._hypernode_views: Sequence[object] = ()
+        self._hypernodes_at = -1
+
+    def decide(self, attempt: Queued, within: NodeMask | None = None) -> Decision:
+        """`within`: only these nodes (what is held back for others is left out). Raises what a plugin raises."""
+        self.number += 1
+        if isinstance(attempt.key, GroupKey):
+            return self._decide_gang(attempt, within)
+        return self._decide_pod(attempt, within)
+
+    def judge(self, pod: PodInfo) -> Judgement:
+        """What the pod's profile says of its class, up to date."""
+        return self._known(pod)[0]
+
+    def profile_of(self, pod: PodInfo) -> Profile:
+        name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
+        return self.profiles.get(name) or self.profiles[DEFAULT_SCHEDULER]
+
+    # One pod
+
+    def _decide_pod(self, attempt: Queued, within: NodeMask | None) -> Decision:
+        (pod,) = attempt.pods
+        judgement, quick = self._known(pod)
+        slot = judgement.best(self._choice(0), within)
+        if slot is not None:
+            return Decision(self.number, attempt, (self._assign(pod, slot),))
+        preemption = self._preempt(pod, judgement, quick)
+        if isinstance(preemption, Preemption):
+            slot = self.cluster.slots[preemption.node]
+            return Decision(self.number, attempt, (self._assign(pod, slot),), preemption.victims)
+        return Decision(self.number, attempt, refusal=self._refuse((pod,), judgement, "", preemption))
+
+    def _preempt(
+        self, pod: PodInfo, judgement: Judgement, quick: QuickSearch
+    ) -> Preemption | preempting.NoPreemption | None:
+        plugin = _preemption_of(self.profile_of(pod))
+        if plugin is None or not self.cluster.has_pods_below(pod.priority):
+            return None
+        return preempting.find(pod, judgement, self.cluster, self.budgets, plugin.options(self._choice(1)), quick=quick)
+
+    # Gangs
+
+    def _decide_gang(self, attempt: Queued, within: NodeMask | None) -> Decision:
+        group = self._group(attempt)
+        members = self._in_order(attempt.pods)
+        domain = self._domain(group, members, within)
+        if isinstance(domain, NoDomain):
+            refusal = Refusal(attempt.pods, str(domain), frozenset({TOPOLOGY}))
+            return self._preempt_for_gang(attempt, group, members, refusal)
+        nodes = within if domain is None else domain.nodes if within is None else domain.nodes & within
+        with Trial(self.cluster) as trial:
+            placed = self._place(trial, members, nodes)
+            if self._is_enough(group, members, placed):
+                trial.commit()
+                assigned = tuple(self._told(pod, node) for pod, node in placed.items())
+                return Decision(self.number, attempt, assigned, refusal=self._leftover(attempt.pods, placed))
+            missing = next(pod for pod in members if pod not in placed)
+            refusal = self._refuse(attempt.pods, self.judge(missing), self._count(group, members, placed) + ": ", None)
+        return self._preempt_for_gang(attempt, group, members, refusal, None if domain is None else domain.nodes)
+
+    def _preempt_for_gang(
+        self,
+        attempt: Queued,
+        group: Group,
+        members: Sequence[PodInfo],
+        refusal: Refusal,
+        domain: NodeMask | None = None,
+    ) -> Decision:
+        preemptor = GangPreemptor.of(members, group)
+        refused = Decision(self.number, attempt, refusal=refusal)
+        plugin = _preemption_of(self.profile_of(members[0]))
+        if plugin is None or not self.cluster.has_pods_below(preemptor.priority):
+            return refused
+
+        def place(trial: Trial) -> Status:
+            chosen = self._domain(group, members, domain)
+            if isinstance(chosen, NoDomain):
+                return Status(Code.UNSCHEDULABLE, (str(chosen),))
+            placed = self._place(trial, members, domain if chosen is None else chosen.nodes)
+            return Status() if self._is_enough(group, members, placed) else Status(Code.UNSCHEDULABLE)
+
+        found = preempting.find_for_gang(preemptor, place, self.judge, self.cluster, self.budgets, self.groups, domain)
+        if not isinstance(found, GangPreemption):
+            said = worded_for_gang(found)
+            message = f"{refusal.message} {' '.join(said.reasons)}" if said.reasons else refusal.message
+            return Decision(self.number, attempt, refusal=_with_message(refusal, message))
+        assigned = tuple(
+            self._assign(pod, self.cluster.slots[found.nodes[pod.uid]]) for pod in members if pod.uid in found.nodes
+        )
+        left = self._leftover(attempt.pods, {one.pod: one.node for one in assigned})
+        return Decision(self.number, attempt, assigned, found.victims, left)
+
+    def _group(self, attempt: Queued) -> Group:
+        assert isinstance(attempt.key, GroupKey)
+        return self.groups.get(attempt.key) or Group(attempt.key)
+
+    def _place(self, trial: Trial, members: Sequence[PodInfo], nodes: NodeMask | None) -> dict[PodInfo, str]:
+        """As many members as fit, one after another, each seeing those before it."""
+        placed: dict[PodInfo, str] = {}
+        full: set[PodShape] = set()  # what did not fit once does not fit later: room only shrinks here
+        for number, pod in enumerate(members):
+            if pod.shape in full:
+                continue
+            slot = self.judge(pod).best(self._choice(number), nodes)
+            if slot is None:
+                full.add(pod.shape)
+                continue
+            node = self.cluster.names[slot]
+            trial.assign(pod, node)
+            placed[pod] = node
+        return placed
+
+    def _in_order(self, pods: Sequence[PodInfo]) -> list[PodInfo]:
+        """Largest shapes first: small pods spread out would fragment the nodes that the large ones need."""
+        by_shape: dict[PodShape, list[PodInfo]] = {}
+        for pod in pods:
+            by_shape.setdefault(pod.shape, []).append(pod)
+        shapes = sorted(by_shape, key=self._size, reverse=True) if len(by_shape) > 1 else list(by_shape)
+        return [pod for shape in shapes for pod in by_shape[shape]]
+
+    def _size(self, shape: PodShape) -> float:
+        """The largest share of the biggest node that a pod of the shape takes of any resource."""
+        shares = [0.0]
+        for resource, amount in shape.needs.items():
+            row = self.cluster.column(resource)
+            most = 0 if row is None else int(self.cluster.allocatable[row].max(initial=0))
+            shares.append(amount / most if most else float(amount > 0))
+        return max(shares)
+
+    def _is_enough(self, group: Group, members: Sequence[PodInfo], placed: Mapping[PodInfo, str]) -> bool:
+        there = self.groups.members(group.key)
+        if not placed or len(placed) + there.scheduled_count < min(
+            group.min_count, len(members) + there.scheduled_count
+        ):
+            return False
+        tasks = dict(there.tasks_scheduled)
+        for pod in placed:
+            tasks[task_of(pod)] = tasks.get(task_of(pod), 0) + 1
+        return all(tasks.get(task, 0) >= least for task, least in group.tasks_with_minimum.items())
+
+    def _count(self, group: Group, members: Sequence[PodInfo], placed: Mapping[PodInfo, str]) -> str:
+        missing = max(1, group.min_count - self.groups.members(group.key).scheduled_count)
+        return f"{min(len(placed), len(members))} of the {missing} pods that must start together can be placed"
+
+    def _domain(self, group: Group, members: Sequence[PodInfo], within: NodeMask | None) -> Domain | NoDomain | None:
+        """Where the gang's topology lets it go; None where it asks for none."""
+        topology = group.topology
+        if topology is None:
+            return None
+        there = self.groups.members(group.key)
+        need = max(1, group.min_count - there.scheduled_count)
+        pinned = np.array(
+            [self.cluster.slots[node] for _, node in there.scheduled() if node in self.cluster.slots], dtype=np.intp
+        )
+        demands = self._demands(members, need, within)
+        if topology.keys:
+            levels = [LabelLevel.of(self.cluster, key) for key in topology.keys]
+            requirement = Requirement(topology.mode, len(levels) - 1)
+            return choose_for_shapes(self.cluster, demands, levels, requirement, pinned)
+        tree = self._tree()
+        return choose_for_shapes(self.cluster, demands, tree.levels, tree.requirement(topology), pinned)
+
+    def _demands(self, members: Sequence[PodInfo], need: int, within: NodeMask | None) -> list[Demand]:
+        """The first `need` members by shape, each with the nodes that are right for it."""
+        counts: dict[PodShape, list[PodInfo]] = {}
+        for pod in members[: max(need, 1)]:
+            counts.setdefault(pod.shape, []).append(pod)
+        demands = []
+        for shape, pods in counts.items():
+            feasible = self.judge(pods[0]).steady_mask()
+            demands.append(Demand(shape.needs, len(pods), feasible if within is None else feasible & within))
+        return demands
+
+    def hypernodes_changed(self, views: Sequence[object]) -> None:
+        self._hypernode_views = views
+        self._hypernodes = None
+
+    def _tree(self) -> HyperNodes:
+        if self._hypernodes is None or self._hypernodes_at != self.cluster.nodes_version:
+            self._hypernodes = HyperNodes(self._hypernode_views, self.cluster)  # type: ignore[arg-type]
+            self._hypernodes_at = self.cluster.nodes_version
+        return self._hypernodes
+
+    # What both need
+
+    def _known(self, pod: PodInfo) -> tuple[Judgement, QuickSearch]:
+        key = self._class(pod)
+        found = self._judgements.get(key)
+        if found is None:
+            judgement = Judgement(self.profile_of(pod), pod, self.cluster)
+            found = self._judgements[key] = (judgement, QuickSearch(judgement, self.cluster))
+            if len(self._judgements) > _JUDGEMENTS:
+                self._judgements.popitem(last=False)
+        else:
+            self._judgements.move_to_end(key)
+            found[0].refresh()
+        return found
+
+    def _class(self, pod: PodInfo) -> _Class:
+        """Labels tell pods apart only where somebody selects by them."""
+        spec = pod.spec
+        affinity = spec.affinity
+        by_labels = (
+            bool(spec.topology_spread_constraints)
+            or (affinity is not None and bool(affinity.pod_affinity or affinity.pod_anti_affinity))
+            or self.cluster.affinity.has_terms
+            or self.cluster.pod_selectors.version > 0
+        )
+        return _Class(
+            self.profile_of(pod).scheduler_name,
+            pod.shape,
+            pod.key.namespace if by_labels else "",
+            frozenset(pod.labels.items()) if by_labels else None,
+            pod.uid if pod.has_deferred_resize else "",
+        )
+
+    def _choice(self, salt: int) -> int:
+        """Any number, the same for the same seed, decision and salt (splitmix64)."""
+        mixed = (self._seed + (self.number * 1_000_003 + salt + 1) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+        return (mixed ^ (mixed >> 27)) >> 2
+
+    def _assign(self, pod: PodInfo, slot: int) -> Assigned:
+        self.cluster.assign(pod, self.cluster.names[slot])
+        return self._told(pod, self.cluster.names[slot])
+
+    def _told(self, pod: PodInfo, node: str) -> Assigned:
+        if pod.group is not None:
+            self.groups.assumed(pod, node)
+        return Assigned(pod, node, self.cluster.devices.annotation(pod, self.cluster.slots[node]))
+
+    def _refuse(
+        self,
+        pods: tuple[PodInfo, ...],
+        judgement: Judgement,
+        prefix: str,
+        preemption: preempting.NoPreemption | None,
+    ) -> Refusal:
+        diagnosis = judgement.diagnosis()
+        message = prefix + diagnosis.message
+        if preemption is not None:
+            message = f"{message} {' '.join(worded(preemption.status).reasons)}"
+        plugins = judgement.rejected_by() | ({GANG} if len(pods) > 1 else frozenset())
+        clears = preemption is not None and preemption.clears_nomination
+        return Refusal(pods, message, plugins, diagnosis.counts, clears)
+
+    def _leftover(self, pods: Sequence[PodInfo], placed: Mapping[PodInfo, str]) -> Refusal | None:
+        """Members beyond what the gang needs that found no place: they wait on their own."""
+        left = tuple(pod for pod in pods if pod not in placed)
+        return self._refuse(left, self.judge(left[0]), "", None) if left else None
+
+
+def _preemption_of(profile: Profile) -> DefaultPreemption | None:
+    return next((plugin for plugin in profile.plugins if isinstance(plugin, DefaultPreemption)), None)
+
+
+def _with_message(refusal: Refusal, message: str) -> Refusal:
+    return Refusal(refusal.pods, message, refusal.plugins, refusal.counts, refusal.clears_nomination)
