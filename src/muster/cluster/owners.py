@@ -25,6 +25,10 @@ class PodSelectors:
         a namespace may have thousands of services, and a pod has few labels."""
         self._controllers: dict[tuple[str, Controller], LabelSelector] = {}
 
+    def __bool__(self) -> bool:
+        """Whether anything selects pods at all."""
+        return bool(self._services or self._controllers)
+
     def service_changed(self, key: Key, selector: Mapping[str, str] | None) -> None:
         """A service was added or changed. One without a selector stands for no pods."""
         self.service_removed(key)

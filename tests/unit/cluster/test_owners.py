@@ -73,8 +73,10 @@ def test_only_controllers_that_select_are_remembered() -> None:
 def test_every_change_makes_what_was_deduced_stale() -> None:
     known = PodSelectors()
     seen = [known.version]
+    assert not known
     known.service_changed(Key("ns", "s"), {"app": "web"})
     seen.append(known.version)
+    assert known
     known.controller_changed("ns", REPLICA_SET, selectors.parse_labels("a"))
     seen.append(known.version)
     known.controller_removed("ns", REPLICA_SET)
@@ -82,6 +84,7 @@ def test_every_change_makes_what_was_deduced_stale() -> None:
     known.service_removed(Key("ns", "s"))
     seen.append(known.version)
     assert seen == sorted(set(seen))
+    assert not known
     known.service_removed(Key("ns", "s"))
     known.controller_removed("ns", REPLICA_SET)
     assert known.version == seen[-1]

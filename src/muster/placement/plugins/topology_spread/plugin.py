@@ -65,7 +65,11 @@ class PodTopologySpread:
         self.args = args or PodTopologySpreadArgs()
         self._rules = Rules(node_policies, match_label_keys, comparison_operators)
         self._scratch = f"{self.name} {self._rules}"
-        self._defaults = read(self.args.constraints, self._rules)
+        defaults = read(self.args.constraints, self._rules)
+        self._defaults = {
+            action: tuple(written.constraint for written in defaults if written.action == action)
+            for action in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY)
+        }
         self._resize_preemption = resize_preemption
 
     # Hard constraints
@@ -140,8 +144,8 @@ class PodTopologySpread:
         """Those of the pod or, where it brings none of either kind, the defaults, if something selects the pod."""
         if pod.spec.topology_spread_constraints:
             return tuple(written.of_pod(pod.labels) for written in self._written(pod) if written.action == action)
-        defaults = [written.constraint for written in self._defaults if written.action == action]
-        if not defaults:
+        defaults = self._defaults[action]
+        if not defaults or not cluster.pod_selectors:
             return ()
         selector = cluster.pod_selectors.selector_of(pod)
         if not selector.requirements:
