@@ -16,7 +16,7 @@ from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from muster.api.meta import Resource
+from muster.api.meta import Instant, Resource
 from muster.cluster.columns import NodeMask
 from muster.cluster.groups import Group
 from muster.cluster.pods import PodInfo
@@ -90,6 +90,13 @@ class Plugin(Protocol):
 @runtime_checkable
 class PreEnqueue(Protocol):
     def pre_enqueue(self, pod: PodInfo) -> Status: ...
+
+
+@runtime_checkable
+class QueueSort(Protocol):
+    def sort_key(self, pod: PodInfo, queued: Instant) -> tuple[int, float]:
+        """The pod with the lesser key goes first. `queued`: since when it has been in the queue."""
+        ...
 
 
 @runtime_checkable

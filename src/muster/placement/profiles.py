@@ -1,12 +1,16 @@
 """A profile: which plugins judge the pods of one `schedulerName`, in which order, and how much each score weighs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from muster.placement.framework import (
+    BindPlugin,
     Filter,
     Permit,
+    PlacementFeasible,
+    PlacementGenerate,
+    PlacementScore,
     Plugin,
     PostBind,
     PreBind,
@@ -21,8 +25,8 @@ from muster.placement.framework import (
 
 P = TypeVar("P")
 DEFAULT_SCHEDULER = "default-scheduler"
-Enabled = Callable[[Plugin, str], bool]
-"""(plugin, extension point) → whether the profile calls it there."""
+DEFAULT_BINDER = "DefaultBinder"
+NO_WEIGHTS: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,14 @@ class Weighted:
     """A plugin that scores, and what its scores are multiplied by."""
 
     plugin: Score
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedPlacements:
+    """A plugin that scores placements of groups, and what its scores are multiplied by."""
+
+    plugin: PlacementScore
     weight: int
 
 
@@ -48,19 +60,32 @@ class Profile:
     permit: Sequence[Permit]
     pre_bind: Sequence[PreBind]
     post_bind: Sequence[PostBind]
+    post_filter: Sequence[Plugin] = ()
+    """What is tried for a pod, or a group, that no node takes: DefaultPreemption, or nothing."""
+    bind: Sequence[Plugin] = ()
+    """Each a `BindPlugin`, or DefaultBinder: where the platform's own way to bind stands among them."""
+    placement_generate: Sequence[PlacementGenerate] = ()
+    placement_score: Sequence[WeightedPlacements] = ()
+    placement_feasible: Sequence[PlacementFeasible] = ()
 
     @classmethod
     def of(
         cls,
         plugins: Sequence[Plugin],
-        weights: Mapping[str, int] | None = None,
+        weights: Mapping[str, int] = NO_WEIGHTS,
         scheduler_name: str = DEFAULT_SCHEDULER,
-        enabled: Enabled = lambda _plugin, _point: True,
+        points: Mapping[str, Sequence[Plugin]] | None = None,
+        placement_weights: Mapping[str, int] = NO_WEIGHTS,
     ) -> Self:
-        def doing(protocol: type[P], point: str) -> list[P]:
-            return [plugin for plugin in plugins if isinstance(plugin, protocol) and enabled(plugin, point)]
+        """`points`: what is called at each extension point, in order; without it, whatever plugin can be. Weights by
+        name of plugin, 1 where there is none."""
 
-        weighed = weights or {}
+        def at(point: str) -> Sequence[Plugin]:
+            return plugins if points is None else points.get(point, ())
+
+        def doing(protocol: type[P], point: str) -> list[P]:
+            return [plugin for plugin in at(point) if isinstance(plugin, protocol)]
+
         return cls(
             scheduler_name=scheduler_name,
             plugins=plugins,
@@ -68,11 +93,19 @@ class Profile:
             pre_filter=doing(PreFilter, "preFilter"),
             filter=doing(Filter, "filter"),
             pre_score=doing(PreScore, "preScore"),
-            score=[Weighted(plugin, weighed.get(name_of(plugin), 1)) for plugin in doing(Score, "score")],
+            score=[Weighted(plugin, weights.get(name_of(plugin), 1)) for plugin in doing(Score, "score")],
             reserve=doing(Reserve, "reserve"),
             permit=doing(Permit, "permit"),
             pre_bind=doing(PreBind, "preBind"),
             post_bind=doing(PostBind, "postBind"),
+            post_filter=[plugin for plugin in at("postFilter") if hasattr(plugin, "post_filter")],
+            bind=[plugin for plugin in at("bind") if isinstance(plugin, BindPlugin) or plugin.name == DEFAULT_BINDER],
+            placement_generate=doing(PlacementGenerate, "placementGenerate"),
+            placement_score=[
+                WeightedPlacements(plugin, placement_weights.get(name_of(plugin), 1))
+                for plugin in doing(PlacementScore, "placementScore")
+            ],
+            placement_feasible=doing(PlacementFeasible, "placementFeasible"),
         )
 
     def wakes(self) -> Mapping[str, Sequence[Wake]]:
