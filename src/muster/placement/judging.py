@@ -81,14 +81,18 @@ class PluginFailed(Exception):
 class Judgement:
     """`pod` stands for its class. Ask `refresh` first, then read `feasible` and `best`."""
 
-    def __init__(self, profile: Profile, pod: PodInfo, cluster: ClusterState) -> None:
+    def __init__(self, profile: Profile, pod: PodInfo, cluster: ClusterState, *, at_once: bool = True) -> None:
+        """`at_once`: judge now. Otherwise the first `refresh` does."""
         self._profile = profile
         self.pod = pod
         self._cluster = cluster
+        self.calling: object = None
+        """The plugin that was called last, for whoever must say which one raised."""
         self._world: tuple[int, ...] = ()
         self._seen = 0
         self._status = Status()
-        self.refresh()
+        if at_once:
+            self.refresh()
 
     # Following the cluster
 
@@ -135,6 +139,7 @@ class Judgement:
         """PreFilter of all plugins; the first that refuses the pod ends it."""
         states: dict[str, object] = {}
         for plugin in self._profile.pre_filter:
+            self.calling = plugin
             prepared = plugin.pre_filter(self.pod, self._cluster)
             name = name_of(plugin)
             if prepared.status.code is Code.SKIP:
@@ -184,6 +189,7 @@ class Judgement:
     # Filtering
 
     def _ask(self, filtering: _Filtering) -> None:
+        self.calling = filtering.plugin
         filtering.rejections = filtering.plugin.filter(self.pod, self._cluster, filtering.state)
         filtering.rejected = _union(filtering.rejections)
 
@@ -244,6 +250,7 @@ class Judgement:
             if scoring.state is _SKIPPED:
                 continue
             scores = scoring.raw
+            self.calling = scoring.plugin
             if scores is None:
                 scores = scoring.plugin.score(self.pod, self._cluster, scoring.state)
             scores = scores[slots]
@@ -276,6 +283,7 @@ class Judgement:
         return bool((existing == existing[:1]).all())
 
     def _pre_score(self, plugin: PreScore) -> object:
+        self.calling = plugin
         prepared = plugin.pre_score(self.pod, self._cluster, self.feasible)
         if prepared.status.code is Code.ERROR:
             reasons = ", ".join(prepared.status.reasons)
@@ -285,6 +293,7 @@ class Judgement:
     def _sum(self, scorings: Sequence[_Scoring]) -> NodeScores:
         total = np.zeros(self._cluster.width, dtype=np.int64)
         for scoring in scorings:
+            self.calling = scoring.plugin
             total += scoring.plugin.score(self.pod, self._cluster, scoring.state) * scoring.weight
         return total
 

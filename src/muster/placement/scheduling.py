@@ -90,6 +90,7 @@ class Scheduler:
         self.number = 0
         self._seed = seed
         self._judgements: OrderedDict[_Class, tuple[Judgement, QuickSearch]] = OrderedDict()
+        self._judging: Judgement | None = None
         self._hypernodes: HyperNodes | None = None
         self._hypernode_views: Sequence[object] = ()
         self._hypernodes_at = -1
@@ -104,6 +105,17 @@ class Scheduler:
     def judge(self, pod: PodInfo) -> Judgement:
         """What the pod's profile says of its class, up to date."""
         return self._known(pod)[0]
+
+    @property
+    def calling(self) -> object:
+        """The plugin that was called last: the one to name where a decision raised."""
+        return self._judging.calling if self._judging is not None else None
+
+    def forget(self, pods: Sequence[PodInfo]) -> None:
+        """After an error: what is known of their classes is not to be relied on, and nothing of them is assumed."""
+        for pod in pods:
+            self._judgements.pop(self._class(pod), None)
+            self.cluster.release(pod.uid)
 
     def profile_of(self, pod: PodInfo) -> Profile:
         name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
@@ -280,12 +292,14 @@ class Scheduler:
         key = self._class(pod)
         found = self._judgements.get(key)
         if found is None:
-            judgement = Judgement(self.profile_of(pod), pod, self.cluster)
+            judgement = self._judging = Judgement(self.profile_of(pod), pod, self.cluster, at_once=False)
+            judgement.refresh()
             found = self._judgements[key] = (judgement, QuickSearch(judgement, self.cluster))
             if len(self._judgements) > _JUDGEMENTS:
                 self._judgements.popitem(last=False)
         else:
             self._judgements.move_to_end(key)
+            self._judging = found[0]
             found[0].refresh()
         return found
 

@@ -1,0 +1,225 @@
+"""The engine: what changes in the cluster goes in, decisions come out. Everything a scheduler does that is not I/O.
+
+It owns the cluster state, the groups, the queue and the scheduler, and has one owner itself. Time is an argument. What
+it decides it assumes at once; the shell binds, and says so where that failed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster.api import core, policy, scheduling, volcano
+from muster.api.kinds import Kind
+from muster.api.meta import Resource
+from muster.api.objects import Key, Object
+from muster.cluster.groups import GroupKey, PodGroups, from_volcano
+from muster.cluster.pods import PodInfo
+from muster.cluster.state import FINISHED, ClusterState
+from muster.placement import changes
+from muster.placement.framework import Action
+from muster.placement.preempting import Budgets
+from muster.placement.profiles import Profile, name_of
+from muster.placement.queueing import SchedulingQueue, Timing
+from muster.placement.queueing.entities import Queued
+from muster.placement.queueing.waking import ClusterChange
+from muster.placement.reserving import Reservations
+from muster.placement.scheduling import Decision, Scheduler
+
+KINDS: tuple[Kind, ...] = (
+    core.NODE,
+    core.NAMESPACE,
+    core.SERVICE,
+    scheduling.PRIORITY_CLASS,
+    policy.POD_DISRUPTION_BUDGET,
+    volcano.HYPER_NODE,
+    volcano.POD_GROUP,
+    core.POD,
+)
+"""What the engine wants to be told of. Pods last: with all else known, the first decisions are the right ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Faulted:
+    """An attempt that ended in an error of a plugin: tried again after a rest."""
+
+    attempt: Queued
+    plugin: str
+    error: str
+
+
+class Engine:
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile],
+        cluster: ClusterState,
+        groups: PodGroups,
+        *,
+        timing: Timing | None = None,
+        seed: int = 0,
+        reserve_after: float | None = 60.0,
+    ) -> None:
+        """`cluster` and `groups` are those that the plugins in `profiles` were made with. `reserve_after`: seconds
+        after which a gang that waits has nodes held back for it (None: never)."""
+        self.cluster = cluster
+        self.groups = groups
+        self.queue = SchedulingQueue(profiles, cluster, groups, timing)
+        self.scheduler = Scheduler(profiles, cluster, groups, seed=seed)
+        self._reservations = Reservations(self.scheduler, self.queue, reserve_after)
+        self._budgets: dict[Key, policy.PodDisruptionBudget] = {}
+        self._hypernodes: dict[Key, volcano.HyperNode] = {}
+        self._classes: dict[str, int] = {}
+        self._takers = {
+            core.NODE: self._node,
+            core.POD: self._pod,
+            core.NAMESPACE: self._namespace,
+            core.SERVICE: self._service,
+            scheduling.PRIORITY_CLASS: self._priority_class,
+            policy.POD_DISRUPTION_BUDGET: self._budget,
+            volcano.HYPER_NODE: self._hypernode,
+            volcano.POD_GROUP: self._group,
+        }
+
+    # What happened
+
+    def take(self, old: Object | None, new: Object | None, now: float) -> None:
+        """An object of one of `KINDS` came (no `old`), changed, or went (no `new`)."""
+        found = new or old
+        assert found is not None
+        self._takers[found.kind](old, new, now)
+
+    def _node(self, old: Object | None, new: Object | None, now: float) -> None:
+        if new is None:
+            assert old is not None
+            self.cluster.node_removed(old.key.name)
+            self._tell("Node", Action.DELETE, old, None, now)
+            return
+        view = new.read(core.Node)
+        if old is None:
+            self.cluster.node_changed(view)
+            self._tell("Node", Action.ADD, None, new, now)
+            return
+        before = old.read(core.Node)
+        if changes.matters(before, view):
+            self.cluster.node_changed(view)
+            for action in changes.of_node(before, view):
+                self._tell("Node", action, old, new, now)
+
+    def _pod(self, old: Object | None, new: Object | None, now: float) -> None:
+        found = new or old
+        assert found is not None
+        view = found.read(core.Pod)
+        if new is None or view.status.phase in FINISHED:
+            self._pod_ended(found, now)
+        elif view.spec.node_name:
+            self._pod_assigned(old, new, view, now)
+        elif new.is_terminating:
+            self._pod_ended(new, now)
+        elif self.cluster.node_of(new.uid) is None:  # else it is assumed, and on its way to be bound
+            self._pod_pending(old, new, view, now)
+
+    def _pod_ended(self, pod: Object, now: float) -> None:
+        self.queue.remove(pod.uid)
+        self.groups.remove(pod.uid)
+        if self.cluster.node_of(pod.uid) is not None:
+            self.cluster.release(pod.uid)
+            self._tell("Pod", Action.DELETE, pod, None, now)
+
+    def _pod_assigned(self, old: Object | None, new: Object, view: core.Pod, now: float) -> None:
+        info = self.cluster.shapes.info(view)
+        node = view.spec.node_name or ""
+        self.queue.remove(new.uid)
+        self.cluster.assign(info, node)
+        self.groups.bound(info, node)
+        before = old.read(core.Pod) if old is not None else None
+        if before is None or not before.spec.node_name:
+            self._tell("Pod", Action.ADD, None, new, now)
+            return
+        for action in changes.of_pod(before, view):
+            self._tell("Pod", action, old, new, now)
+
+    def _pod_pending(self, old: Object | None, new: Object, view: core.Pod, now: float) -> None:
+        info = self.cluster.shapes.info(view)
+        self.groups.pending(info)
+        if old is None:
+            self.queue.add(info, now)
+            self._tell("UnscheduledPod", Action.ADD, None, new, now)
+            return
+        before = old.read(core.Pod)
+        told = [ClusterChange("UnscheduledPod", action, before, view) for action in changes.of_pod(before, view)]
+        self.queue.update(info, now, told)
+
+    def _namespace(self, old: Object | None, new: Object | None, now: float) -> None:  # noqa: ARG002
+        if new is not None:
+            self.cluster.namespaces[new.key.name] = new.labels
+        elif old is not None:
+            self.cluster.namespaces.pop(old.key.name, None)
+
+    def _service(self, old: Object | None, new: Object | None, now: float) -> None:  # noqa: ARG002
+        if new is not None:
+            self.cluster.pod_selectors.service_changed(new.key, new.read(core.Service).spec.selector)
+        elif old is not None:
+            self.cluster.pod_selectors.service_removed(old.key)
+
+    def _priority_class(self, old: Object | None, new: Object | None, now: float) -> None:  # noqa: ARG002
+        if new is not None:
+            self._classes[new.key.name] = new.read(scheduling.PriorityClass).value or 0
+        elif old is not None:
+            self._classes.pop(old.key.name, None)
+
+    def _budget(self, old: Object | None, new: Object | None, now: float) -> None:  # noqa: ARG002
+        if new is not None:
+            self._budgets[new.key] = new.read(policy.PodDisruptionBudget)
+        elif old is not None:
+            self._budgets.pop(old.key, None)
+        self.scheduler.budgets = Budgets.of(self._budgets.values())
+
+    def _hypernode(self, old: Object | None, new: Object | None, now: float) -> None:  # noqa: ARG002
+        if new is not None:
+            self._hypernodes[new.key] = new.read(volcano.HyperNode)
+        elif old is not None:
+            self._hypernodes.pop(old.key, None)
+        self.scheduler.hypernodes_changed(tuple(self._hypernodes.values()))
+
+    def _group(self, old: Object | None, new: Object | None, now: float) -> None:
+        if new is None:
+            assert old is not None
+            self.groups.drop(GroupKey(*old.key))
+            self._tell("PodGroup", Action.DELETE, old, None, now)
+            return
+        view = new.read(volcano.PodGroup)
+        self.groups.put(from_volcano(view, self._classes.get(view.spec.priority_class_name or "")))
+        self._tell("PodGroup", Action.ADD if old is None else Action.UPDATE, old, new, now)
+
+    def _tell(self, resource: str, action: Action, old: Object | None, new: Object | None, now: float) -> None:
+        self.queue.changed(ClusterChange(resource, action, _view(old), _view(new)), now)
+
+    # What follows
+
+    def step(self, now: float) -> Decision | Faulted | None:
+        """Decides on what goes next; None where nothing is due."""
+        attempt = self.queue.pop(now)
+        if attempt is None:
+            return None
+        try:
+            decision = self.scheduler.decide(attempt, self._reservations.allowed(attempt, now))
+        except Exception as error:  # a plugin's: its pod backs off, the others go on
+            self.scheduler.forget(attempt.pods)
+            self.queue.failed(attempt, now)
+            return Faulted(attempt, name_of(self.scheduler.calling), f"{type(error).__name__}: {error}")
+        placed = [one.pod.uid for one in decision.assigned]
+        if decision.refusal is None:
+            self.queue.placed(attempt, placed, now)
+        else:
+            self.queue.rejected(attempt, decision.refusal.plugins, now, placed=placed)
+        return decision
+
+    def binding_failed(self, pod: PodInfo, attempt: Queued, now: float) -> None:
+        """What was assumed of the pod is taken back, and it is tried again after a rest."""
+        if self.cluster.node_of(pod.uid) is None:
+            return  # it has ended meanwhile
+        self.cluster.release(pod.uid)
+        self.groups.pending(pod)
+        self.queue.add(pod, now, attempt.arrived, attempt.errors + 1)
+
+
+def _view(found: Object | None) -> Resource | None:
+    return None if found is None else found.view
