@@ -71,12 +71,14 @@ def step(state: State, event: Event) -> tuple[State, list[Effect]]:
 
 def next_wake(state: State) -> Instant | None:
     """When a Tick is due if nothing else happens first."""
-    if state.is_over or state.start_time is None:
+    start = state.start_time
+    if state.is_over or (start is None and state.stop is None):
         return None
     times = [c.kill_at for c in state.containers if c.phase is Phase.STOPPING and not c.is_killed]
-    times.extend(c.retry_at for c in state.containers if is_restart_pending(state, c))
-    if state.stop is None and state.plan.deadline_seconds is not None:
-        times.append(Instant(state.start_time + state.plan.deadline_seconds))
+    # One that waits for others, not for a time, must not wake us: it would do so without end.
+    times.extend(c.retry_at for c in _in_turn(state) if is_restart_pending(state, c))
+    if state.stop is None and start is not None and state.plan.deadline_seconds is not None:
+        times.append(Instant(start + state.plan.deadline_seconds))
     return min((time for time in times if time is not None), default=None)
 
 
@@ -193,7 +195,7 @@ def _adopt(state: State, container: Container, event: Adopted, effects: list[Eff
     if container.role is Role.MAIN:
         state = replace(state, is_initialized=True)  # it would not have been started otherwise
     if event.exit is not None:
-        return _put(state, _exited(found, event.exit))
+        return _put(state, replace(_exited(found, event.exit), was_started=not found.plan.has_startup))
     effects.append(Watch(found.name, found.attempt))
     return _put(state, _running(_move(found, Phase.RUNNING), effects))
 
@@ -286,26 +288,29 @@ def _advance(state: State, at: Instant, effects: list[Effect]) -> State:
 
 def _launch_due(state: State, at: Instant, effects: list[Effect]) -> State:
     """Start what is to run now: init containers one after the other, then all others together."""
-    if _is_finishing(state):
-        return state
-    if not state.is_initialized:
-        for container in state.containers:
-            if container.role is Role.MAIN:
-                state = replace(state, is_initialized=True)
-                break
-            if _is_passed(container):
-                continue
-            if _may_run(state, container, at):
-                state = _put(state, _launch(container, effects))
-            # Sidecars that are up already keep being restarted while a later init container runs.
-            return _restart_sidecars(state, at, effects)
-        else:
-            state = replace(state, is_initialized=True)
-    state = _restart_sidecars(state, at, effects)
-    for container in state.containers:
-        if container.role is Role.MAIN and _may_run(state, container, at):
+    if not state.is_initialized and not _is_finishing(state) and _next_init(state) is None:
+        state = replace(state, is_initialized=True)
+    for container in _in_turn(state):
+        if _may_run(state, container, at):
             state = _put(state, _launch(container, effects))
     return state
+
+
+def _in_turn(state: State) -> list[Container]:
+    """Those that may run now, as far as the order of containers goes. Sidecars that were begun keep being restarted
+    while a later init container runs."""
+    if _is_finishing(state):
+        return []
+    first = None if state.is_initialized else _next_init(state)
+    return [
+        c
+        for c in state.containers
+        if (c.role is Role.MAIN and state.is_initialized) or (c.role is Role.SIDECAR and c.attempt >= 0) or c is first
+    ]
+
+
+def _next_init(state: State) -> Container | None:
+    return next((c for c in state.containers if c.role is not Role.MAIN and not _is_passed(c)), None)
 
 
 def _is_passed(container: Container) -> bool:
@@ -313,13 +318,6 @@ def _is_passed(container: Container) -> bool:
     if container.role is Role.SIDECAR:
         return container.was_started
     return container.phase is Phase.EXITED and container.exit is not None and container.exit.exit_code == 0
-
-
-def _restart_sidecars(state: State, at: Instant, effects: list[Effect]) -> State:
-    for container in state.containers:
-        if container.role is Role.SIDECAR and container.attempt >= 0 and _may_run(state, container, at):
-            state = _put(state, _launch(container, effects))
-    return state
 
 
 def _may_run(state: State, container: Container, at: Instant) -> bool:

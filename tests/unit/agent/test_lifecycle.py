@@ -344,6 +344,22 @@ def test_late_news_of_an_earlier_attempt_is_ignored() -> None:
     assert (story.state, story.effects) == (before, [])
 
 
+def test_what_is_adopted_only_to_be_ended_is_killed_after_its_grace() -> None:
+    story = Story.of(plan()).tell(Adopted(T0, "main", 0, T0)).tell(Abandoned(at(1), 30.0))
+    assert lifecycle.next_wake(story.state) == at(31)
+    assert Signal("main", 0, "KILL") in story.tell(Tick(at(31))).effects
+
+
+def test_an_init_container_that_waits_for_a_sidecar_does_not_wake_us_for_ever() -> None:
+    pod = plan(sidecar("s", has_startup=True), init("i"), main(), policy="Always")
+    gone = end(1, finished=0)
+    story = Story.of(pod).tell(Adopted(T0, "s", 0, T0, gone), Adopted(T0, "i", 0, T0, gone)).admit()
+    assert Launch("s", 1) in story.effects
+    assert lifecycle.next_wake(story.state) is None
+    story.run("s", 1).tell(Probed(at(5), "s", 1, "startup", is_good=True))
+    assert Launch("i", 1) in story.effects
+
+
 def test_nonsense_is_a_bug_and_says_so() -> None:
     with pytest.raises(lifecycle.InvalidTransition, match="no container"):
         Story.of(plan()).admit().run("other")
