@@ -2,22 +2,24 @@
 
 GPUs are found through NVML; without the library or a driver there are none, and `fake_gpus` pretends there are some.
 The `Ledger` is the node's own account: it has the last word on whether a bound pod fits, whatever the scheduler
-believed.
+believed. A pod that says which GPUs it was given gets those; another gets what the scheduler would have chosen.
 """
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 import psutil
 import pynvml
 
 from muster.api import core, quantity
-
-GPU = "nvidia.com/gpu"
-PODS = "pods"
+from muster.cluster import PODS
+from muster.cluster.amounts import GPU, GPU_MILLI, WHOLE_GPU
+from muster.cluster.devices import Holding, Holdings, Wants, choose, parse_holdings, wants
+from muster.cluster.pods import Shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,17 @@ class Machine:
 
     def amounts(self) -> dict[str, int]:
         found = {"cpu": self.cpu_milli, "memory": self.memory_bytes, PODS: self.pods}
-        return found | {GPU: len(self.gpus)} if self.gpus else found
+        return found | _gpu_amounts(len(self.gpus))
 
     def resource_list(self) -> dict[str, str]:
         """As a Node's status spells it."""
         listed = {"cpu": str(quantity.from_milli(self.cpu_milli)), "memory": f"{self.memory_bytes // 1024}Ki"}
         listed[PODS] = str(self.pods)
-        return listed | {GPU: str(len(self.gpus))} if self.gpus else listed
+        return listed | {name: str(amount) for name, amount in _gpu_amounts(len(self.gpus)).items()}
+
+
+def _gpu_amounts(count: int) -> dict[str, int]:
+    return {GPU: count, GPU_MILLI: count * WHOLE_GPU} if count else {}
 
 
 def discover(fake_gpus: int | None = None, visible: str | None = None) -> Machine:
@@ -116,6 +122,7 @@ class Shortage:
     requested: int
     used: int
     capacity: int
+    note: str = ""
 
     @property
     def reason(self) -> str:
@@ -125,20 +132,65 @@ class Shortage:
     def message(self) -> str:
         return (
             f"Pod was rejected: Node didn't have enough resource: {self.resource}, requested: {self.requested}, "
-            f"used: {self.used}, capacity: {self.capacity}"
+            f"used: {self.used}, capacity: {self.capacity}{self.note and f' ({self.note})'}"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """What one pod holds. `gpus`: for each container that asked, the indices it sees."""
+class Claim:
+    """What a pod asks of its node."""
 
+    spec: core.PodSpec
     needs: Mapping[str, int]
-    gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    wanted: Wants
+    stated: Holdings | None = None
+    """By position among the node's GPUs, where the scheduler has chosen and what it chose is what the pod wants."""
 
     @property
-    def gpu_indices(self) -> frozenset[int]:
-        return frozenset(index for held in self.gpus.values() for index in held)
+    def share(self) -> int:
+        return self.needs.get(GPU_MILLI, 0)
+
+
+def claim(pod: core.Pod) -> Claim:
+    info = Shapes().info(pod)
+    wanted = wants(info)
+    stated = parse_holdings(info.devices) if info.devices else None
+    if stated is not None:
+        # Whole ones first, as when we choose: a share that is all of a GPU is the last of them.
+        stated = tuple(sorted(stated, key=lambda holding: holding.milli < WHOLE_GPU))
+        shares = [holding.milli for holding in stated if holding.milli < WHOLE_GPU]
+        if wanted != (len(stated) - len(shares), sum(shares)) or len(shares) > 1:
+            stated = None
+    return Claim(pod.spec, info.needs, wanted, stated)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one pod holds. GPUs are named by their index on the machine, which is also how CUDA knows them."""
+
+    needs: Mapping[str, int]
+    holdings: Holdings = ()
+    gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """For each container that has any, those it sees; one that it has a share of comes last."""
+    shares: Mapping[str, int] = field(default_factory=dict)
+    """For each container that has a share: how many thousandths."""
+
+
+_decode_grant = msgspec.json.Decoder(Grant).decode
+
+
+def save_grant(path: Path, grant: Grant) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_bytes(msgspec.json.encode(grant))
+    os.replace(temporary, path)
+
+
+def saved_grant(path: Path) -> Grant | None:
+    """What a pod held; None where that was never written down whole."""
+    try:
+        return _decode_grant(path.read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 class Ledger:
@@ -146,61 +198,116 @@ class Ledger:
         self.machine = machine
         self._grants: dict[str, Grant] = {}
 
-    def shortage(self, needs: Mapping[str, int], *, besides: Collection[str] = ()) -> Shortage | None:
-        """What is missing for `needs` if the pods `besides` were gone; None where it fits."""
+    def shortage(self, claimed: Claim, *, besides: Collection[str] = ()) -> Shortage | None:
+        """What is missing for the claim if the pods `besides` were gone; None where it fits."""
         capacity = self.machine.amounts()
         held = [grant for uid, grant in self._grants.items() if uid not in besides]
-        for name, wanted in needs.items():
+        for name, wanted in claimed.needs.items():
+            if name in (GPU, GPU_MILLI):
+                continue  # not a matter of sums: see below
             used = sum(grant.needs.get(name, 0) for grant in held)
             if wanted and wanted + used > capacity.get(name, 0):
                 return Shortage(name, wanted, used, capacity.get(name, 0))
-        return None
+        return self._gpu_shortage(claimed, besides)
 
-    def grant(self, uid: str, needs: Mapping[str, int], spec: core.PodSpec) -> Grant:
-        """Take what the pod needs. The caller has seen that there is no shortage."""
-        taken = frozenset[int]().union(*(grant.gpu_indices for grant in self._grants.values()))
-        free = [gpu.index for gpu in self.machine.gpus if gpu.index not in taken]
-        granted = self._grants[uid] = Grant(dict(needs), _deal(spec, free))
-        return granted
+    def _gpu_shortage(self, claimed: Claim, besides: Collection[str]) -> Shortage | None:
+        free = self._free(besides)
+        note = ""
+        if claimed.stated is not None:
+            lacking = [holding for holding in claimed.stated if _is_lacking(holding, free)]
+            if not lacking:
+                return None
+            there = free[lacking[0].device] if lacking[0].device < len(free) else 0
+            note = f"GPU {lacking[0].device} of this node, which was chosen for it, has {there} of {WHOLE_GPU} free"
+        elif not any(claimed.wanted) or choose(free, claimed.wanted) is not None:
+            return None
+        if claimed.share > WHOLE_GPU:
+            note = f"a share is of one GPU; ask for {GPU} instead"
+        elif claimed.needs.get(GPU):
+            whole = claimed.needs[GPU]
+            return Shortage(GPU, whole, sum(milli < WHOLE_GPU for milli in free), len(free), note)
+        capacity = WHOLE_GPU * len(free)
+        return Shortage(GPU_MILLI, claimed.share, capacity - sum(free), capacity, note)
 
-    def restore(self, uid: str, needs: Mapping[str, int], gpus: Mapping[str, Iterable[int]]) -> Grant:
+    def _free(self, besides: Collection[str] = ()) -> list[int]:
+        """Thousandths of each GPU that nobody holds, by position. Not below zero: what was restored may be too much."""
+        left = {gpu.index: WHOLE_GPU for gpu in self.machine.gpus}
+        for uid, grant in self._grants.items():
+            if uid not in besides:
+                for index, milli in grant.holdings:
+                    if index in left:
+                        left[index] = max(0, left[index] - milli)
+        return list(left.values())
+
+    def grant(self, uid: str, claimed: Claim) -> Grant:
+        """Take what the pod claims. The caller has seen that there is no shortage."""
+        chosen = claimed.stated if claimed.stated is not None else choose(self._free(), claimed.wanted)
+        assert chosen is not None, "the caller has seen that it fits"
+        holdings = tuple(Holding(self.machine.gpus[one.device].index, one.milli) for one in chosen)
+        return self.restore(uid, _deal(claimed, holdings))
+
+    def restore(self, uid: str, granted: Grant) -> Grant:
         """Put back what a pod held before the agent restarted, also where that is more than the node has now."""
-        granted = self._grants[uid] = Grant(dict(needs), {name: tuple(held) for name, held in gpus.items()})
+        self._grants[uid] = granted
         return granted
 
     def release(self, uid: str) -> bool:
         return self._grants.pop(uid, None) is not None
 
 
-def _deal(spec: core.PodSpec, free: list[int]) -> dict[str, tuple[int, ...]]:
+def _is_lacking(holding: Holding, free: list[int]) -> bool:
+    return holding.device >= len(free) or free[holding.device] < holding.milli
+
+
+def _deal(claimed: Claim, holdings: Holdings) -> Grant:
     """GPUs for each container. Init containers have ended when the others start, and use the same ones; sidecars have
     not, and get their own."""
+    spec = claimed.spec
+    indices = [holding.device for holding in holdings]
+    shared = (indices.pop(),) if claimed.share else ()
     dealt: dict[str, tuple[int, ...]] = {}
     position = 0
     sidecars = [c for c in spec.init_containers if c.restart_policy == "Always"]
     for container in (*sidecars, *spec.containers):
-        count = _gpus_of(container)
+        count = _asked(container, GPU)
         if count:
-            dealt[container.name] = tuple(free[position : position + count])
+            dealt[container.name] = tuple(indices[position : position + count])
             position += count
     held_by_sidecars = sum(len(dealt.get(c.name, ())) for c in sidecars)
     for container in spec.init_containers:
-        count = _gpus_of(container)
+        count = _asked(container, GPU)
         if count and container.name not in dealt:
-            dealt[container.name] = tuple(free[held_by_sidecars : held_by_sidecars + count])
-    return dealt
+            dealt[container.name] = tuple(indices[held_by_sidecars : held_by_sidecars + count])
+    shares = _shares(claimed) if shared else {}
+    for name in shares:
+        dealt[name] = dealt.get(name, ()) + shared
+    return Grant(claimed.needs, holdings, dealt, shares)
 
 
-def _gpus_of(container: core.Container) -> int:
+def _shares(claimed: Claim) -> dict[str, int]:
+    """Who has the pod's share of a GPU: the containers that ask for some, or all where the pod asks as a whole."""
+    containers = (*claimed.spec.init_containers, *claimed.spec.containers)
+    asked = {container.name: _asked(container, GPU_MILLI) for container in containers}
+    return {name: milli for name, milli in asked.items() if milli} or dict.fromkeys(asked, claimed.share)
+
+
+def _asked(container: core.Container, resource: str) -> int:
     resources = container.resources
     if resources is None:
         return 0
-    asked = (resources.limits or {}).get(GPU) or (resources.requests or {}).get(GPU)
+    asked = (resources.limits or {}).get(resource) or (resources.requests or {}).get(resource)
     return quantity.parse(asked).units if asked is not None else 0
 
 
 def visibility(grant: Grant, container: str) -> dict[str, str]:
-    """The variables that show a container its GPUs and no others."""
-    shown = ",".join(str(index) for index in grant.gpus.get(container, ()))
+    """The variables that show a container its GPUs and no others, and how much of one it was given."""
+    shown = grant.gpus.get(container, ())
     # NVML counts in PCI order, CUDA by default does not.
-    return {"CUDA_VISIBLE_DEVICES": shown, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    found = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, shown)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    share = grant.shares.get(container, 0)
+    if share:
+        found["MUSTER_GPU_MILLI"] = str(share)
+        # CUDA has one number for all GPUs of a process: beside whole ones it would hold those back too.
+        if share < WHOLE_GPU and len(shown) == 1:
+            found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{share / 10:g}"
+    return found

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from muster.agent import environment, logs, messages, pods, registration, volumes
-from muster.agent.devices import Ledger, Machine
+from muster.agent import devices, environment, logs, messages, pods, registration, volumes
+from muster.agent.devices import Grant, Ledger, Machine
 from muster.agent.environment import Sources
 from muster.agent.logs import LogOptions
 from muster.agent.pods import PodWorker, Surroundings
@@ -25,7 +25,6 @@ from muster.api.errors import ApiError
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.api.selectors import FieldSelector, parse_fields
-from muster.cluster import needs_of
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer
 from muster.store.protocol import Change, Event, Selection, Store
@@ -69,6 +68,7 @@ class Agent:
         self._workers: dict[str, PodWorker] = {}
         self._starting: set[str] = set()
         self._waiting: dict[str, PodWorker] = {}  # admitted once pods that are ending have let go, in order of arrival
+        self._is_settled = False  # it is known what runs here and holds devices: only then is anything given out
         self._ledger = Ledger(config.machine)
         self._reporter = Reporter(store, clock)
         self._tasks: asyncio.TaskGroup | None = None
@@ -202,10 +202,13 @@ class Agent:
                 self._erase(found.uid)
             return
         self._workers[found.uid] = worker
+        has_begun = any(c.attempt >= 0 for c in worker.state.containers)
+        if has_begun:
+            held = pods.saved_grant(home) or Grant(devices.claim(worker.pod).needs)
+            worker.grant = self._ledger.restore(found.uid, held)
         if is_gone:
             worker.disowned()
-        elif any(c.attempt >= 0 for c in worker.state.containers):
-            worker.grant = self._ledger.restore(found.uid, needs_of(worker.pod.spec), pods.saved_gpus(home))
+        elif has_begun:
             worker.admit()
             if self._is_draining:
                 self._evict(worker)
@@ -221,9 +224,12 @@ class Agent:
         if self._is_draining:
             worker.handle(messages.Refused(now, "NodeShutdown", "Pod was rejected as the node is shutting down."))
             return
-        needs = needs_of(worker.pod.spec)
-        if self._ledger.shortage(needs) is None:
-            worker.grant = self._ledger.grant(worker.uid, needs, worker.pod.spec)
+        if not self._is_settled:
+            self._waiting[worker.uid] = worker
+            return
+        claimed = devices.claim(worker.pod)
+        if self._ledger.shortage(claimed) is None:
+            worker.grant = self._ledger.grant(worker.uid, claimed)
             try:
                 worker.save()
             except OSError as error:
@@ -232,7 +238,7 @@ class Agent:
                 worker.admit()
             return
         ending = [uid for uid, other in self._workers.items() if other.is_stopping]
-        shortage = self._ledger.shortage(needs, besides=ending)
+        shortage = self._ledger.shortage(claimed, besides=ending)
         if shortage is not None:
             worker.handle(messages.Refused(now, shortage.reason, shortage.message))
         else:
@@ -243,9 +249,12 @@ class Agent:
         self._waiting.pop(worker.uid, None)
         self._changed.set()
         if self._ledger.release(worker.uid):
-            waiting, self._waiting = self._waiting, {}
-            for other in waiting.values():
-                self._admit(other)
+            self._admit_waiting()
+
+    def _admit_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for worker in waiting.values():
+            self._admit(worker)
 
     def _forgotten(self, worker: PodWorker) -> None:
         self._reporter.forget(worker.uid)
@@ -263,7 +272,7 @@ class Agent:
 
     async def _sweep(self) -> None:
         """Once, when the first list is in: directories whose pods are gone. What still runs there is ended first."""
-        await asyncio.to_thread(pods.erase_all_in, self._trash)
+        discarded = list(self._trash.iterdir())
         await self._informer.synced()
         known = {found.uid for found in self._informer.items()}
         for home in sorted(self._home.iterdir()):
@@ -275,6 +284,12 @@ class Agent:
                 continue
             self._starting.add(found.uid)
             await self._take_up(found, home)
+        while self._starting:
+            self._changed.clear()
+            await self._changed.wait()
+        self._is_settled = True
+        self._admit_waiting()
+        await asyncio.to_thread(pods.erase_all, discarded)
 
     async def _fetch(self, pod: core.Pod) -> Sources:
         """The ConfigMaps and Secrets that a pod refers to, as far as they exist."""

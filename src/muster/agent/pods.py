@@ -6,13 +6,12 @@ Everything it knows beyond its memory lies in the pod's directory (all names rel
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import shutil
 import signal
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from muster.agent.messages import Effect, Event
 from muster.agent.reporting import Reporter
 from muster.agent.runtime import NO_LIMITS, Attempt, Executes, Exit, Launch, Limits, Running, Runtime, Unlaunchable
 from muster.agent.states import ContainerPlan, Plan, Role, State
-from muster.api import core, quantity, raw, timestamps
+from muster.api import core, quantity, timestamps
 from muster.api.errors import ApiError
 from muster.api.meta import Instant
 from muster.api.objects import Key, Object
@@ -93,7 +92,7 @@ class PodWorker:
         """Write down whom this directory belongs to and what it holds."""
         self.home.mkdir(parents=True, exist_ok=True)
         _write_whole(self.home / "pod.json", self.object.raw)
-        _write_whole(self.home / "devices.json", raw.encode({"gpus": {k: list(v) for k, v in self.grant.gpus.items()}}))
+        devices.save_grant(self.home / "devices.json", self.grant)
 
     def admit(self) -> None:
         now = self._around.clock.now()
@@ -394,21 +393,17 @@ def saved_object(home: Path) -> Object | None:
         return None
 
 
-def saved_gpus(home: Path) -> dict[str, tuple[int, ...]]:
-    try:
-        found = json.loads((home / "devices.json").read_bytes())
-        return {str(name): tuple(int(index) for index in held) for name, held in found["gpus"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+def saved_grant(home: Path) -> Grant | None:
+    return devices.saved_grant(home / "devices.json")
 
 
 def erase(home: Path) -> None:
     shutil.rmtree(home, ignore_errors=True)
 
 
-def erase_all_in(trash: Path) -> None:
-    for discarded in trash.iterdir():
-        erase(discarded)
+def erase_all(homes: Iterable[Path]) -> None:
+    for home in homes:
+        erase(home)
 
 
 def _grace_of(found: Object) -> float:

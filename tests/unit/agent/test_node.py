@@ -137,7 +137,13 @@ async def test_the_node_says_what_it_is(clock: VirtualClock, tmp_path: Path) -> 
         assert node.metadata.labels["kubernetes.io/hostname"] == "n1"
         assert node.metadata.labels["rack"] == "r1"
         assert set(node.metadata.labels) >= {"kubernetes.io/os", "kubernetes.io/arch", "muster.dev/machine"}
-        assert node.status.capacity == {"cpu": "4", "memory": "8388608Ki", "pods": "20", "nvidia.com/gpu": "2"}
+        assert node.status.capacity == {
+            "cpu": "4",
+            "memory": "8388608Ki",
+            "pods": "20",
+            "nvidia.com/gpu": "2",
+            "muster.dev/gpu-milli": "2000",
+        }
         assert node.status.allocatable == node.status.capacity
         assert {(a.type, a.address) for a in node.status.addresses} == {("InternalIP", "10.0.0.7"), ("Hostname", "n1")}
         assert {c.type: c.status for c in node.status.conditions}["Ready"] == "True"
@@ -379,6 +385,47 @@ async def test_the_next_agent_takes_up_what_the_last_one_left(
         await clock.sleep(100)
         assert (await home.pod("runs")).status.container_statuses[0].restart_count == 0
         assert len(home.attempts()) == 3, "nothing was started twice"
+
+
+@on_virtual_time
+async def test_a_pod_seen_before_those_to_adopt_is_not_given_their_devices(clock: VirtualClock, tmp_path: Path) -> None:
+    async with house(clock, tmp_path) as home:
+        removed = await home.create(a_pod("old", "ignore-term", "999", limits={"nvidia.com/gpu": "1"}))
+        await home.create(a_pod("runs", "sleep", "100", limits={"nvidia.com/gpu": "1"}))
+        await clock.sleep(1)
+        home.running.cancel()
+        await clock.sleep(1)
+        await write_one(home.store, Delete(core.POD, removed.key, grace_seconds=0))
+        await home.create(a_pod("a-new", "sleep", "100", limits={"nvidia.com/gpu": "1"}))
+        await home.restart()
+        await clock.sleep(1)
+        assert (await home.pod("a-new")).status.phase == "Pending", "what the removed pod holds is not free yet"
+        await clock.sleep(60)
+        assert (await home.pod("a-new")).status.phase == "Running"
+        shown = {launch.attempt.directory: launch.env["CUDA_VISIBLE_DEVICES"] for launch in home.machine.launches}
+        assert list(shown.values()) == ["0", "1", "0"]
+
+
+@on_virtual_time
+async def test_devices_that_the_scheduler_chose_are_used_and_kept(clock: VirtualClock, tmp_path: Path) -> None:
+    async with house(clock, tmp_path) as home:
+        half = a_pod("half", "sleep", "100", limits={"muster.dev/gpu-milli": "500"})
+        half["metadata"]["annotations"] = {"muster.dev/gpu-devices": "0:500"}
+        await home.create(half)
+        await clock.sleep(1)
+        await home.restart()
+        await clock.sleep(1)
+        taken = a_pod("taken", "sleep", "100", limits={"nvidia.com/gpu": "1"})
+        taken["metadata"]["annotations"] = {"muster.dev/gpu-devices": "0"}
+        await home.create(taken)
+        other = a_pod("other", "sleep", "100")
+        other["metadata"]["annotations"] = {"muster.dev/gpu-devices": "0:300", "muster.dev/gpu-milli": "300"}
+        await home.create(other)
+        await clock.sleep(1)
+        assert (await home.pod("taken")).status.reason == "OutOfnvidia.com/gpu"
+        first, second = (launch.env for launch in home.machine.launches)
+        assert (first["CUDA_VISIBLE_DEVICES"], first["MUSTER_GPU_MILLI"]) == ("0", "500")
+        assert (second["CUDA_VISIBLE_DEVICES"], second["MUSTER_GPU_MILLI"]) == ("0", "300")
 
 
 @on_virtual_time
