@@ -222,6 +222,18 @@ class ClusterState:
         """Whether any pod on a node could be evicted for one of this priority."""
         return any(found < priority for found in self._priorities)
 
+    def selects(self, pod: PodInfo) -> bool:
+        """Whether pods are told apart by their labels here: by what the pod itself asks for, by terms of pods on nodes,
+        or by services whose pods are spread."""
+        spec = pod.shape.spec
+        affinity = spec.affinity
+        return (
+            self.affinity.has_terms
+            or self.pod_selectors.version > 0
+            or bool(spec.topology_spread_constraints)
+            or (affinity is not None and bool(affinity.pod_affinity or affinity.pod_anti_affinity))
+        )
+
     def node_of(self, uid: str) -> str | None:
         known = self.pods.get(uid)
         return known[1] if known else None

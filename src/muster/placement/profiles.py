@@ -61,7 +61,9 @@ class Profile:
     pre_bind: Sequence[PreBind]
     post_bind: Sequence[PostBind]
     post_filter: Sequence[Plugin] = ()
-    """What is tried for a pod, or a group, that no node takes: DefaultPreemption, or nothing."""
+    """What is tried for a pod that no node takes: DefaultPreemption, or nothing."""
+    group_post_filter: Sequence[Plugin] = ()
+    """The same for a whole group."""
     bind: Sequence[Plugin] = ()
     """Each a `BindPlugin`, or DefaultBinder: where the platform's own way to bind stands among them."""
     placement_generate: Sequence[PlacementGenerate] = ()
@@ -99,6 +101,7 @@ class Profile:
             pre_bind=doing(PreBind, "preBind"),
             post_bind=doing(PostBind, "postBind"),
             post_filter=[plugin for plugin in at("postFilter") if hasattr(plugin, "post_filter")],
+            group_post_filter=[plugin for plugin in at("podGroupPostFilter") if hasattr(plugin, "post_filter")],
             bind=[plugin for plugin in at("bind") if isinstance(plugin, BindPlugin) or plugin.name == DEFAULT_BINDER],
             placement_generate=doing(PlacementGenerate, "placementGenerate"),
             placement_score=[

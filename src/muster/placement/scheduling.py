@@ -305,14 +305,7 @@ class Scheduler:
 
     def _class(self, pod: PodInfo) -> _Class:
         """Labels tell pods apart only where somebody selects by them."""
-        spec = pod.spec
-        affinity = spec.affinity
-        by_labels = (
-            bool(spec.topology_spread_constraints)
-            or (affinity is not None and bool(affinity.pod_affinity or affinity.pod_anti_affinity))
-            or self.cluster.affinity.has_terms
-            or self.cluster.pod_selectors.version > 0
-        )
+        by_labels = self.cluster.selects(pod)
         return _Class(
             self.profile_of(pod).scheduler_name,
             pod.shape,

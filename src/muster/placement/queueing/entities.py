@@ -89,15 +89,16 @@ class Entity:
     number: int
     """Tells apart entities that arrived in one instant."""
     arrived: float
-    place: Place = Place.GATED
+    place: Place = Place.ACTIVE
     token: int = 0
     """Grows with every move: entries in heaps that name an older token are void."""
     members: dict[str, PodInfo] = field(default_factory=dict)
     newcomers: dict[str, PodInfo] = field(default_factory=dict)
     """Members that came while it was in flight: not part of that attempt."""
-    classes: dict[PodClass, dict[str, PodInfo]] = field(default_factory=dict)
-    leader: PodInfo | None = None
-    """The member of highest priority, which gives the gang its place."""
+    classes: dict[PodClass, int] = field(default_factory=dict)
+    """How many members are of each class. Known only while the entity waits: nothing else asks."""
+    first: PodInfo | None = None
+    """As `leader`, where known."""
     gates: dict[str, Gate] = field(default_factory=dict)
     """By uid: members that were held back when last asked about."""
     is_stale: bool = False
@@ -123,29 +124,28 @@ class Entity:
     def member(self, uid: str) -> PodInfo:
         return self.newcomers[uid] if uid in self.newcomers else self.members[uid]
 
-    def join(self, pod: PodInfo) -> PodClass | None:
-        """Adds a member; its class where none of that class was there before."""
-        self.members[pod.uid] = pod
-        if self.leader is None or pod.priority > self.leader.priority:
-            self.leader = pod
-        kind = class_of(pod)
-        alike = self.classes.setdefault(kind, {})
-        alike[pod.uid] = pod
-        return kind if len(alike) == 1 else None
+    @property
+    def leader(self) -> PodInfo:
+        """The member of highest priority, which gives a gang its place."""
+        if self.first is None:
+            self.first = max(self.members.values(), key=lambda member: member.priority)
+        return self.first
 
-    def part(self, uid: str) -> PodClass | None:
-        """Removes a member; its class where none of that class is left."""
+    def join(self, pod: PodInfo) -> None:
+        self.members[pod.uid] = pod
+        if self.first is not None and pod.priority > self.first.priority:
+            self.first = pod
+
+    def part(self, uid: str) -> PodInfo:
         pod = self.members.pop(uid)
         self.gates.pop(uid, None)
-        if self.leader is pod:
-            self.leader = max(self.members.values(), key=lambda member: member.priority, default=None)
-        kind = class_of(pod)
-        alike = self.classes[kind]
-        del alike[uid]
-        if alike:
-            return None
-        del self.classes[kind]
-        return kind
+        if self.first is pod:
+            self.first = None  # found again when asked for: a gang that is placed loses all its members one by one
+        return pod
+
+    def kinds(self) -> dict[PodClass, PodInfo]:
+        """One member of each class."""
+        return {class_of(pod): pod for pod in self.members.values()}
 
     def handed_out(self) -> Queued:
         return Queued(self.key, tuple(self.members.values()), self.arrived, self.attempts, self.errors)

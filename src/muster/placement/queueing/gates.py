@@ -10,22 +10,28 @@ from muster.placement.queueing.waking import Fault, Hints, scheduler_of
 
 class Gates:
     def __init__(self, profiles: Mapping[str, Profile], hints: Hints) -> None:
-        self._profiles = profiles
+        self._plugins = {
+            scheduler: tuple((name_of(plugin), plugin.pre_enqueue) for plugin in profile.pre_enqueue)
+            for scheduler, profile in profiles.items()
+        }
         self._hints = hints
 
     def ask(self, entity: Entity, pod: PodInfo) -> Gate | None:
-        entity.gates.pop(pod.uid, None)
-        profile = self._profiles.get(scheduler_of(pod))
-        for plugin in profile.pre_enqueue if profile else ():
+        gates = entity.gates
+        if gates:
+            gates.pop(pod.uid, None)
+        for name, pre_enqueue in self._plugins.get(scheduler_of(pod), ()):
             try:
-                status = plugin.pre_enqueue(pod)
-                is_held, reason = not status.is_success, ", ".join(status.reasons)
+                status = pre_enqueue(pod)
             except Exception as error:
-                is_held, reason = True, f"{type(error).__name__}: {error}"
-                self._hints.faults.append(Fault(name_of(plugin), "pre_enqueue", reason))
-            if is_held:
-                gate = entity.gates[pod.uid] = Gate(name_of(plugin), reason)
-                return gate
+                reason = f"{type(error).__name__}: {error}"
+                self._hints.faults.append(Fault(name, "pre_enqueue", reason))
+            else:
+                if status.is_success:
+                    continue
+                reason = ", ".join(status.reasons)
+            gate = gates[pod.uid] = Gate(name, reason)
+            return gate
         return None
 
     def ask_all(self, entity: Entity) -> bool:

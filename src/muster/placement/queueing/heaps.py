@@ -16,7 +16,7 @@ class LazyHeap:
         self._entries: list[Entry] = []
 
     def push(self, due: float, order: SortKey, entity: Entity, live: int) -> None:
-        """`live`: about how many entries are not void; far more than that are swept out."""
+        """`live`: how many entries are not void at most; far more than that are swept out."""
         if len(self._entries) > 2 * live + _SLACK:
             self._entries = [entry for entry in self._entries if entry[3] == entry[4].token]
             heapq.heapify(self._entries)

@@ -5,7 +5,7 @@ Pure: time is an argument, and changes of the cluster are told. One owner. What 
 of its first arrival, however often it was tried since.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -54,7 +54,6 @@ class SchedulingQueue:
         self._backoff = LazyHeap()
         self._error_backoff = LazyHeap()
         self._waiting_since: deque[tuple[float, int, Entity]] = deque()
-        self._counts: Counter[Place] = Counter()
         self._blocked: dict[EntityKey, Entity] = {}
         self._numbers = 0
         self._next_flush = float("-inf")
@@ -73,7 +72,6 @@ class SchedulingQueue:
         if entity is None:
             self._numbers += 1
             entity = self._entities[key] = Entity(key, self._numbers, first)
-            self._counts[entity.place] += 1
         self._entity_of[pod.uid] = entity
         entity.arrived = min(entity.arrived, first)
         if errors:
@@ -229,7 +227,10 @@ class SchedulingQueue:
         return max(min(times), now) if times else None
 
     def counts(self) -> Counts:
-        return Counts({place: self._counts[place] for place in Place}, len(self._entity_of))
+        counted = dict.fromkeys(Place, 0)
+        for entity in self._entities.values():
+            counted[entity.place] += 1
+        return Counts(counted, len(self._entity_of))
 
     def standing(self, uid: str) -> Standing | None:
         entity = self._entity_of.get(uid)
@@ -271,37 +272,34 @@ class SchedulingQueue:
         return pod.uid if key is None else self._groups.root(key) or key
 
     def _join(self, entity: Entity, pod: PodInfo, now: float, is_error: bool) -> None:
-        leader = entity.leader
-        kind = entity.join(pod)
-        if entity.place in _WAITING and kind is not None:
-            self._waiting.add(entity, (kind,))
+        before = len(entity.classes)
+        entity.join(pod)
+        if entity.place in _WAITING:
+            self._waiting.join(entity, pod)
         gate = self._gates.ask(entity, pod)
         if entity.place is Place.GATED:
-            if gate is None and entity.size == 1:
-                self._line_up(entity, now, at_once=False)
-            else:
-                self._open_gates(entity, now)
+            self._open_gates(entity, now)
         elif gate is not None:
             self._enter(entity, Place.GATED, now)
-        elif is_error or (kind is not None and entity.place is Place.UNSCHEDULABLE):
+        elif is_error or (entity.place is Place.UNSCHEDULABLE and len(entity.classes) > before):
             # A member unlike the others may fit where they do not; more of the same may not.
             self._requeue(entity, now, at_once=False)
-        elif entity.place in _READY and entity.leader is not leader:
+        elif entity.place in _READY and entity.leader is pod:
             self._enter(entity, entity.place, now)
 
     def _part(self, entity: Entity, uid: str) -> None:
-        kind = entity.part(uid)
-        if entity.place in _WAITING and kind is not None:
-            self._waiting.discard(entity, (kind,))
+        pod = entity.part(uid)
+        if entity.place in _WAITING:
+            self._waiting.part(entity, pod)
 
     def _replace(self, entity: Entity, pod: PodInfo) -> None:
         gate = entity.gates.get(pod.uid)
         self._part(entity, pod.uid)
-        kind = entity.join(pod)
+        entity.join(pod)
         if gate is not None:
             entity.gates[pod.uid] = gate
-        if entity.place in _WAITING and kind is not None:
-            self._waiting.add(entity, (kind,))
+        if entity.place in _WAITING:
+            self._waiting.join(entity, pod)
 
     def _regroup(self, change: ClusterChange, now: float) -> None:
         """The groups changed: entities whose topmost group is another now move there, the rest are asked again."""
@@ -324,8 +322,10 @@ class SchedulingQueue:
 
     def _send_home(self, entity: Entity, now: float) -> None:
         """May leave nothing of the entity."""
-        groups = {kind.group for kind in entity.classes}
-        if all(group is None or self._home_of_group(GroupKey(*group)) == entity.key for group in groups):
+        if not isinstance(entity.key, GroupKey):
+            return
+        groups = {pod.group for pod in entity.members.values()}
+        if all(group is not None and self._home_of_group(GroupKey(*group)) == entity.key for group in groups):
             return
         for pod in [pod for pod in entity.members.values() if self._home(pod) != entity.key]:
             self.remove(pod.uid)
@@ -380,32 +380,29 @@ class SchedulingQueue:
 
     def _enter(self, entity: Entity, place: Place, now: float) -> None:
         if entity.place in _WAITING:
-            self._waiting.discard(entity, entity.classes)
-        self._counts[entity.place] -= 1
-        self._counts[place] += 1
+            self._waiting.discard(entity)
         entity.place = place
         entity.token += 1
         if place is Place.ACTIVE:
-            self._active.push(0.0, self._order(entity), entity, self._counts[place])
+            self._active.push(0.0, self._order(entity), entity, len(self._entities))
         elif place is Place.BACKOFF:
             assert entity.backoff_until is not None
             heap = self._backoff if entity.plugins or entity.pending_plugins else self._error_backoff
-            heap.push(entity.backoff_until, self._order(entity), entity, self._counts[place])
+            heap.push(entity.backoff_until, self._order(entity), entity, len(self._entities))
         elif place in _WAITING:
             gate = entity.gate if place is Place.GATED else None
             entity.listens_to = frozenset({gate.plugin}) if gate else entity.plugins | entity.pending_plugins
-            self._waiting.add(entity, entity.classes)
+            self._waiting.add(entity)
             self._watch_time(entity, now)
 
     def _watch_time(self, entity: Entity, now: float) -> None:
         waiting = self._waiting_since
-        if len(waiting) > 2 * (self._counts[Place.UNSCHEDULABLE] + self._counts[Place.GATED]) + _SLACK:
+        if len(waiting) > 2 * len(self._entities) + _SLACK:
             self._waiting_since = waiting = deque(entry for entry in waiting if entry[2].token == entry[1])
         waiting.append((now, entity.token, entity))
 
     def _order(self, entity: Entity) -> SortKey:
         leader = entity.leader
-        assert leader is not None, "an entity that is queued has members"
         if isinstance(entity.key, GroupKey):
             group = self._groups.get(entity.key)
             if group is not None and group.priority is not None:
@@ -426,7 +423,6 @@ class SchedulingQueue:
                 self._requeue(entity, now, at_once=False)
 
     def _forget(self, entity: Entity) -> None:
-        self._counts[entity.place] -= 1
         entity.token += 1
         del self._entities[entity.key]
         self._blocked.pop(entity.key, None)

@@ -5,7 +5,7 @@ must therefore tell pods apart by nothing but what `PodClass` holds; changes of 
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.api.meta import Resource
@@ -13,7 +13,7 @@ from muster.cluster.pods import PodInfo
 from muster.cluster.state import ClusterState
 from muster.placement.framework import Action, Hint, Wake
 from muster.placement.profiles import DEFAULT_SCHEDULER
-from muster.placement.queueing.entities import Entity, PodClass
+from muster.placement.queueing.entities import Entity, PodClass, class_of
 
 _MOST_FAULTS = 100
 
@@ -87,26 +87,42 @@ class WaitingIndex:
         self._hints = hints
         self._by_plugin: dict[tuple[str, str], dict[PodClass, tuple[PodInfo, dict[Entity, None]]]] = {}
 
-    def add(self, entity: Entity, kinds: Iterable[PodClass]) -> None:
-        for plugin in entity.listens_to:
-            for kind in kinds:
-                pod = next(iter(entity.classes[kind].values()))
+    def add(self, entity: Entity) -> None:
+        """The entity waits from now on, for the plugins it listens to."""
+        for pod in entity.members.values():
+            self.join(entity, pod)
+
+    def discard(self, entity: Entity) -> None:
+        for kind in entity.classes:
+            self._take_out(entity, kind)
+        entity.classes.clear()
+
+    def join(self, entity: Entity, pod: PodInfo) -> None:
+        """A member of an entity that waits."""
+        kind = class_of(pod)
+        entity.classes[kind] = entity.classes.get(kind, 0) + 1
+        if entity.classes[kind] == 1:
+            for plugin in entity.listens_to:
                 classes = self._by_plugin.setdefault((scheduler_of(pod), plugin), {})
                 classes.setdefault(kind, (pod, {}))[1][entity] = None
 
-    def discard(self, entity: Entity, kinds: Iterable[PodClass]) -> None:
+    def part(self, entity: Entity, pod: PodInfo) -> None:
+        kind = class_of(pod)
+        entity.classes[kind] -= 1
+        if not entity.classes[kind]:
+            del entity.classes[kind]
+            self._take_out(entity, kind)
+
+    def _take_out(self, entity: Entity, kind: PodClass) -> None:
         for plugin in entity.listens_to:
-            for kind in kinds:
-                where = (kind.shape.spec.scheduler_name or DEFAULT_SCHEDULER, plugin)
-                classes = self._by_plugin.get(where, {})
-                if kind not in classes:
-                    continue
-                entities = classes[kind][1]
-                entities.pop(entity, None)
-                if not entities:
-                    del classes[kind]
-                if not classes:
-                    del self._by_plugin[where]
+            where = (kind.shape.spec.scheduler_name or DEFAULT_SCHEDULER, plugin)
+            classes = self._by_plugin[where]
+            entities = classes[kind][1]
+            del entities[entity]
+            if not entities:
+                del classes[kind]
+            if not classes:
+                del self._by_plugin[where]
 
     def woken(self, change: ClusterChange) -> dict[Entity, bool]:
         """Entities that the change may help → whether at once, without the rest of their backoff."""
@@ -173,9 +189,10 @@ class FlightLog:
     def wakes(self, entity: Entity, missed: Missed) -> bool | None:
         """None where nothing missed can help the entity; else whether it is to go on at once."""
         found: bool | None = False if missed.is_urged else None
+        alike = list(entity.kinds().values()) if missed.changes else []
         for entry in missed.changes:
             if entry.uid is None:
-                pods = [next(iter(alike.values())) for alike in entity.classes.values()]
+                pods = alike
             else:
                 pods = [entity.members[entry.uid]] if entry.uid in entity.members else []
             for plugin in entity.plugins | entity.pending_plugins:
