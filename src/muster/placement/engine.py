@@ -197,8 +197,10 @@ class Engine:
     def step(self, now: float) -> Decision | Faulted | None:
         """Decides on what goes next; None where nothing is due."""
         attempt = self.queue.pop(now)
-        if attempt is None:
-            return None
+        return None if attempt is None else self.decide(attempt, now)
+
+    def decide(self, attempt: Queued, now: float) -> Decision | Faulted:
+        """Decides on what `queue.pop` handed out."""
         try:
             decision = self.scheduler.decide(attempt, self._reservations.allowed(attempt, now))
         except Exception as error:  # a plugin's: its pod backs off, the others go on

@@ -16,7 +16,7 @@ import numpy as np
 
 from muster.cluster.columns import NodeMask
 from muster.cluster.groups import Group, GroupKey, PodGroups, task_of
-from muster.cluster.pods import PodInfo, PodShape
+from muster.cluster.pods import Controller, PodInfo, PodShape
 from muster.cluster.state import ClusterState
 from muster.cluster.trial import Trial
 from muster.placement import preempting
@@ -74,6 +74,7 @@ class _Class(NamedTuple):
     shape: PodShape
     namespace: str
     labels: frozenset[tuple[str, str]] | None
+    controller: Controller | None
     alone: str
 
 
@@ -311,6 +312,7 @@ class Scheduler:
             pod.shape,
             pod.key.namespace if by_labels else "",
             frozenset(pod.labels.items()) if by_labels else None,
+            pod.controller if by_labels else None,
             pod.uid if pod.has_deferred_resize else "",
         )
 

@@ -1,0 +1,147 @@
+"""Feeds the placement engine with what the store shows, and hands its decisions to the binder.
+
+The engine has one owner, this loop: informers only fill an inbox. Small decisions are taken between two turns of the
+event loop; a large gang's on a thread, so that the API goes on answering meanwhile.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from muster.api import core
+from muster.api.kinds import Kind
+from muster.api.objects import Key, Object
+from muster.controllers.scheduling.binder import Binder
+from muster.controllers.scheduling.reporter import Reporter
+from muster.placement.engine import KINDS, Engine, Faulted
+from muster.placement.queueing.entities import Queued
+from muster.placement.scheduling import Decision
+from muster.runtime.clock import Clock
+from muster.runtime.informers import Informer, all_synced
+from muster.runtime.recording import EventRecorder
+from muster.store.protocol import Change, Event, Selection, Store
+
+_log = logging.getLogger(__name__)
+
+SLICE_SECONDS = 0.005
+"""How long the loop may decide before others get their turn."""
+_LARGE_GANG = 100  # pods: deciding on more takes tens of milliseconds, and goes to a thread
+_LONGEST_SLEEP = 30.0
+
+MakeEngine = Callable[[], Engine]
+
+
+class SchedulingController:
+    """`make_engine` gives a fresh engine for each run: everything in it is rebuilt from the store."""
+
+    def __init__(self, store: Store, clock: Clock, make_engine: MakeEngine, *, uses_threads: bool = True) -> None:
+        self._store = store
+        self._clock = clock
+        self._make_engine = make_engine
+        self._uses_threads = uses_threads
+
+    async def run(self) -> None:
+        await _Run(self._store, self._clock, self._make_engine(), self._uses_threads).run()
+
+
+class _Run:
+    def __init__(self, store: Store, clock: Clock, engine: Engine, uses_threads: bool) -> None:
+        self._clock = clock
+        self._engine = engine
+        self._uses_threads = uses_threads
+        self._inbox: deque[tuple[Object | None, Object | None]] = deque()
+        self._last: dict[tuple[Kind, Key], Object] = {}
+        self._news = asyncio.Event()
+        self._informers = [Informer(store, Selection(kind), clock=clock) for kind in KINDS]
+        for informer in self._informers:
+            informer.on_event(self._heard)
+        self._events = EventRecorder(store, clock, "muster-scheduler")
+        self._reporter = Reporter(store, clock, self._events, self._pod)
+        self._binder = Binder(store, clock, engine, self._reporter, self._pod, self._news)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._informers:
+                tasks.create_task(informer.run(), name=f"scheduler: {informer.selection.kind.plural}")
+            tasks.create_task(self._events.run(), name="scheduler: events")
+            await all_synced(self._informers)
+            tasks.create_task(self._binder.run(), name="scheduler: binding")
+            tasks.create_task(self._reporter.run(), name="scheduler: reasons")
+            await self._decide_for_ever()
+
+    def _pod(self, key: Key) -> Object | None:
+        return self._last.get((core.POD, key))
+
+    # What happened
+
+    def _heard(self, event: Event) -> None:
+        found = event.object
+        assert found is not None
+        place = (found.kind, found.key)
+        old = self._last.get(place)
+        if event.change is Change.DELETED:
+            self._last.pop(place, None)
+            self._inbox.append((found, None))
+        else:
+            if old is not None and old.uid != found.uid:
+                self._inbox.append((old, None))  # gone and made again, between two looks
+                old = None
+            self._last[place] = found
+            self._inbox.append((old, found))
+        self._news.set()
+
+    def _read_inbox(self) -> None:
+        until = self._clock.monotonic() + SLICE_SECONDS
+        now = self._clock.monotonic()
+        while self._inbox:
+            old, new = self._inbox.popleft()
+            self._engine.take(old, new, now)
+            if new is None or (old is not None and new.kind is core.POD):
+                self._binder.pod_changed(old, new)
+            if self._clock.monotonic() > until:
+                self._news.set()
+                return
+
+    # What follows
+
+    async def _decide_for_ever(self) -> None:
+        while True:
+            self._news.clear()
+            self._read_inbox()
+            until = self._clock.monotonic() + SLICE_SECONDS
+            while (attempt := self._engine.queue.pop(self._clock.monotonic())) is not None:
+                self._carry_out(await self._decide(attempt))
+                if self._clock.monotonic() > until or self._inbox:
+                    break
+            self._binder.flush()
+            if attempt is not None or self._inbox:
+                await asyncio.sleep(0)
+            else:
+                await self._wait()
+
+    async def _decide(self, attempt: Queued) -> Decision | Faulted:
+        now = self._clock.monotonic()
+        if self._uses_threads and len(attempt.pods) > _LARGE_GANG:
+            return await asyncio.to_thread(self._engine.decide, attempt, now)
+        return self._engine.decide(attempt, now)
+
+    def _carry_out(self, outcome: Decision | Faulted) -> None:
+        if isinstance(outcome, Faulted):
+            _log.error("plugin %s failed on %s: %s", outcome.plugin, outcome.attempt.key, outcome.error)
+            message = f'running plugin "{outcome.plugin}": {outcome.error}'
+            self._reporter.waits([pod.key for pod in outcome.attempt.pods], message, "SchedulerError")
+            return
+        self._binder.take(outcome)
+        if outcome.refusal is not None:
+            self._reporter.waits([pod.key for pod in outcome.refusal.pods], outcome.refusal.message, "Unschedulable")
+
+    async def _wait(self) -> None:
+        now = self._clock.monotonic()
+        due = self._engine.queue.next_time(now)
+        seconds = _LONGEST_SLEEP if due is None else max(0.0, min(due - now, _LONGEST_SLEEP))
+        try:
+            async with asyncio.timeout(seconds or 0.001):
+                await self._news.wait()
+        except TimeoutError:
+            return
