@@ -54,6 +54,7 @@ class Unprepared(_Message, frozen=True):
     attempt: int
     reason: str
     message: str
+    told: str = "Failed"  # the reason under which it is told as a Kubernetes Event
 
 
 class Exited(_Message, frozen=True):

@@ -27,6 +27,7 @@ from muster.api.objects import Key, Object
 from muster.api.selectors import FieldSelector, parse_fields
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer
+from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Change, Event, Selection, Store
 
 _log = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class Agent:
         self._is_settled = False  # it is known what runs here and holds devices: only then is anything given out
         self._ledger = Ledger(config.machine)
         self._reporter = Reporter(store, clock)
+        self._events = EventRecorder(store, clock, "muster-agent")
         self._tasks: asyncio.TaskGroup | None = None
         self._changed = asyncio.Event()
         identity = Identity(config.name, self._address, config.machine, config.directory, config.labels, config.port)
@@ -81,6 +83,7 @@ class Agent:
             runtime=self._runtime,
             clock=clock,
             reporter=self._reporter,
+            record=self._events.record,
             host_ip=self._address,
             base=_own_environment() if config.base is None else config.base,
             allocatable=config.machine.amounts(),
@@ -99,6 +102,7 @@ class Agent:
             self._tasks = tasks
             tasks.create_task(self._stay_registered(), name="node registration")
             tasks.create_task(self._reporter.run(), name="pod statuses")
+            tasks.create_task(self._events.run(), name="events about pods")
             tasks.create_task(self._informer.run(), name="pods of this node")
             tasks.create_task(self._sweep(), name="directories of pods that are gone")
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from muster.agent import devices, environment, lifecycle, logs, messages, probes, status, volumes
+from muster.agent import devices, environment, lifecycle, logs, messages, probes, status, telling, volumes
 from muster.agent.devices import Grant
 from muster.agent.environment import ConfigMissing, Facts, Sources
 from muster.agent.messages import Effect, Event
@@ -28,6 +28,7 @@ from muster.api.meta import Instant
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.runtime.clock import Clock
+from muster.runtime.recording import EventType
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Surroundings:
     runtime: Runtime
     clock: Clock
     reporter: Reporter
+    record: Callable[[Object, EventType, str, str], None]  # an Event about the pod
     host_ip: str
     base: Mapping[str, str]  # environment that every container starts from
     allocatable: Mapping[str, int]
@@ -140,12 +142,14 @@ class PodWorker:
 
     def handle(self, event: Event) -> None:
         """Take one step. Events come in order because this is never called from two places at once."""
-        was_over = self.state.is_over
-        self.state, effects = lifecycle.step(self.state, event)
+        before = self.state
+        self.state, effects = lifecycle.step(before, event)
         self._story.append((event, tuple(effects)))
+        for told in telling.tell(before, event, self.state):
+            self._around.record(self.object, *told)
         for effect in effects:
             self._perform(effect)
-        if self.state.is_over and not was_over:
+        if self.state.is_over and not before.is_over:
             self._finish()
         self._set_timer()
 
@@ -210,7 +214,8 @@ class PodWorker:
                 return
             found = await runtime.start(launch)
         except ConfigMissing as error:
-            self._unprepared(name, number, "CreateContainerConfigError", str(error))
+            told = "FailedMount" if isinstance(error, volumes.NotMounted) else "Failed"
+            self._unprepared(name, number, "CreateContainerConfigError", str(error), told)
             return
         except (Unlaunchable, ApiError, OSError) as error:
             self._unprepared(name, number, "RunContainerError", str(error) or type(error).__name__)
@@ -246,9 +251,9 @@ class PodWorker:
             end = replace(end, message=b"".join(lines).decode(errors="replace"))
         self.handle(messages.Exited(self._around.clock.now(), name, number, end))
 
-    def _unprepared(self, name: str, number: int, reason: str, message: str) -> None:
+    def _unprepared(self, name: str, number: int, reason: str, message: str, told: str = "Failed") -> None:
         _log.info("pod %s: container %s waits: %s: %s", self.key, name, reason, message)
-        self.handle(messages.Unprepared(self._around.clock.now(), name, number, reason, message))
+        self.handle(messages.Unprepared(self._around.clock.now(), name, number, reason, message, told))
 
     async def _prepare(self, name: str, number: int) -> Launch:
         around = self._around

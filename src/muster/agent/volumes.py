@@ -21,6 +21,10 @@ _UNFIT = re.compile(r"[^A-Z0-9_]")
 _DEFAULT_MODE = 0o644
 
 
+class NotMounted(ConfigMissing):
+    """A volume could not be made."""
+
+
 @dataclass(frozen=True, slots=True)
 class File:
     """One file of a volume; `path` is relative to it."""
@@ -52,19 +56,23 @@ def variable(name: str) -> str:
 
 
 def materialise(directory: Path, facts: Facts, sources: Sources) -> dict[str, Path]:
-    """Make the pod's volumes below `directory`: volume to path. Raises ConfigMissing."""
-    made: dict[str, Path] = {}
-    for volume in facts.pod.spec.volumes:
-        path = directory / volume.name
-        if volume.host_path is not None:
-            made[volume.name] = _host_path(volume.name, volume.host_path)
-            continue
-        files = _files(volume, facts, sources)
-        path.mkdir(parents=True, exist_ok=True)
-        if files is not None:
-            _write(path, list(files))
-        made[volume.name] = path
-    return made
+    """Make the pod's volumes below `directory`: volume to path. Raises NotMounted."""
+    try:
+        return {
+            volume.name: _make(directory / volume.name, volume, facts, sources) for volume in facts.pod.spec.volumes
+        }
+    except ConfigMissing as error:
+        raise NotMounted(str(error)) from error
+
+
+def _make(path: Path, volume: core.Volume, facts: Facts, sources: Sources) -> Path:
+    if volume.host_path is not None:
+        return _host_path(volume.name, volume.host_path)
+    files = _files(volume, facts, sources)
+    path.mkdir(parents=True, exist_ok=True)
+    if files is not None:
+        _write(path, list(files))
+    return path
 
 
 def link(container: core.Container, paths: Mapping[str, Path], root: Path) -> None:

@@ -236,6 +236,23 @@ async def test_a_crash_loop_waits_longer_each_time_and_says_so(clock: VirtualClo
 
 
 @on_virtual_time
+async def test_trouble_is_told_as_events_and_what_goes_well_is_not(clock: VirtualClock, tmp_path: Path) -> None:
+    async with house(clock, tmp_path) as home:
+        loop = await home.create(a_pod("loop", "exit", "1", policy="Always"))
+        volumes = [{"name": "conf", "configMap": {"name": "settings"}}]
+        await home.create(a_pod("unmounted", "exit", "0", volumes=volumes))
+        await home.create(a_pod("fine", "exit", "0"))
+        await home.create(a_pod("fails", "exit", "3"))
+        await clock.sleep(100)
+        events = [found.read(core.Event) for found in (await home.store.list(Selection(core.EVENT))).items]
+        told = {(event.involved_object.name, event.reason): event for event in events}
+        assert set(told) == {("loop", "BackOff"), ("unmounted", "FailedMount")}
+        assert told["loop", "BackOff"].involved_object.uid == loop.uid
+        assert told["loop", "BackOff"].count == 4, "said again, it is counted"
+        assert told["unmounted", "FailedMount"].message == 'configmap "settings" not found'
+
+
+@on_virtual_time
 async def test_the_deadline(clock: VirtualClock, tmp_path: Path) -> None:
     async with house(clock, tmp_path) as home:
         await home.create(
