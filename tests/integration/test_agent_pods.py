@@ -372,6 +372,44 @@ async def test_a_termination_message_from_the_logs(home: House) -> None:
     assert ended(found).message == "the reason\n"
 
 
+async def test_a_termination_message_from_its_file(home: House) -> None:
+    container = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    script = 'echo log; echo "the reason" > "$MUSTER_TERMINATION_LOG"; exit 3'
+    found = await home.run(shell("a", script, container=container))
+    assert (ended(found).exit_code, ended(found).message) == (3, "the reason\n")
+    fine = await home.run(shell("b", 'echo "accuracy 0.9" > "$MUSTER_TERMINATION_LOG"'))
+    assert (ended(fine).exit_code, ended(fine).message) == (0, "accuracy 0.9\n")
+
+
+@pytest.mark.parametrize(
+    ("script", "length"),
+    [
+        ("head -c 100000 /dev/zero | tr '\\0' x > \"$MUSTER_TERMINATION_LOG\"", 4096),
+        ('mkfifo "$MUSTER_TERMINATION_LOG"', 0),
+        ('mkdir "$MUSTER_TERMINATION_LOG"', 0),
+        ('ln -s /etc/passwd "$MUSTER_TERMINATION_LOG"', 0),
+    ],
+)
+async def test_a_termination_message_may_be_anything(home: House, script: str, length: int) -> None:
+    found = await home.run(shell("a", script))
+    assert found.status.phase == "Succeeded"
+    assert len(ended(found).message or "") == length
+
+
+async def test_a_post_start_hook_runs_beside_and_comes_before_readiness(home: House) -> None:
+    hook = {"postStart": {"exec": {"command": ["sh", "-c", "echo hooked > hooked; sleep 0.3"]}}}
+    made = await home.create(shell("a", "sleep 300", container={"lifecycle": hook}))
+    await home.until("a", lambda pod: pod.status.phase == "Running" and not pod.status.container_statuses[0].ready)
+    await home.until("a", lambda pod: pod.status.container_statuses[0].ready)
+    assert (home.directory / "pods" / made.uid / "work" / "hooked").read_text() == "hooked\n"
+
+
+async def test_a_post_start_hook_that_fails_ends_the_container(home: House) -> None:
+    hook = {"postStart": {"exec": {"command": ["false"]}}}
+    found = await home.run(shell("a", "sleep 300", container={"lifecycle": hook}))
+    assert (found.status.phase, ended(found).signal) == ("Failed", signal.SIGTERM)
+
+
 async def test_logs_rotate_and_are_read_across(home: House) -> None:
     script = "import time\nfor i in range(3000): print('line', i)"
     found = await home.run(a_pod("a", PYTHON, "-c", script))

@@ -16,8 +16,8 @@ import psutil
 import pynvml
 
 from muster.api import core, quantity
-from muster.cluster import PODS
 from muster.cluster.amounts import GPU, GPU_MILLI, WHOLE_GPU
+from muster.cluster.columns import PODS
 from muster.cluster.devices import Holding, Holdings, Wants, choose, parse_holdings, wants
 from muster.cluster.pods import Shapes
 

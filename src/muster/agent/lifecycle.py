@@ -197,20 +197,21 @@ def _adopt(state: State, container: Container, event: Adopted, effects: list[Eff
     if event.exit is not None:
         return _put(state, replace(_exited(found, event.exit), was_started=not found.plan.has_startup))
     effects.append(Watch(found.name, found.attempt))
-    return _put(state, _running(_move(found, Phase.RUNNING), effects))
+    return _put(state, _running(_move(found, Phase.RUNNING), effects, is_new=False))
 
 
 def _started(state: State, container: Container, event: Started, effects: list[Effect]) -> Container:
     if container.phase is not Phase.STARTING:
         raise InvalidTransition(state, event, f'container "{container.name}" was not being started')
     moved = replace(_move(container, Phase.RUNNING), started_at=event.started_at, failures=0)
-    return _running(moved, effects)
+    return _running(moved, effects, is_new=True)
 
 
-def _running(container: Container, effects: list[Effect]) -> Container:
-    if container.plan.has_probes:
-        effects.append(BeginProbes(container.name, container.attempt))
-    is_started = not container.plan.has_startup
+def _running(container: Container, effects: list[Effect], *, is_new: bool) -> Container:
+    has_hook = is_new and container.plan.has_post_start
+    if container.plan.has_probes or has_hook:
+        effects.append(BeginProbes(container.name, container.attempt, is_new))
+    is_started = not (container.plan.has_startup or has_hook)
     is_ready = is_started and not container.plan.has_readiness
     return replace(container, is_started=is_started, was_started=container.was_started or is_started, is_ready=is_ready)
 

@@ -70,7 +70,7 @@ class Probed(_Message, frozen=True):
     at: Instant
     container: str
     attempt: int
-    probe: str  # startup, readiness, liveness
+    probe: str  # startup, readiness, liveness; postStart where that hook failed
     is_good: bool
 
 
@@ -152,10 +152,12 @@ class RunPreStop(_Message, frozen=True):
 
 
 class BeginProbes(_Message, frozen=True):
-    """Until the attempt ends, verdicts come as Probed."""
+    """Until the attempt ends, verdicts come as Probed. `is_new`: its postStart hook comes first, and counts as part of
+    its startup."""
 
     container: str
     attempt: int
+    is_new: bool = True
 
 
 class Report(_Message, frozen=True):

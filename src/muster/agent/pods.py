@@ -5,15 +5,17 @@ Everything it knows beyond its memory lies in the pod's directory (all names rel
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import shutil
 import signal
+import stat
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import aiohttp
 
 from muster.agent import devices, environment, lifecycle, logs, messages, probes, status, telling, volumes
 from muster.agent.devices import Grant
@@ -34,8 +36,11 @@ _log = logging.getLogger(__name__)
 
 _SIGNALS = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
 _STORY = 100
+_RETRY_SECONDS = 10.0
 _MESSAGE_LINES = 80
-_MESSAGE_BYTES = 2048
+_MESSAGE_BYTES = 4096
+_MESSAGE_LOG_BYTES = 2048
+_HOOK_SECONDS = 86_400.0  # Kubernetes has no limit either; one that hangs ends with its container
 _NO_COMMAND = (
     "the host-process runtime ignores images and has no entrypoint to fall back on: set `command` in the container"
 )
@@ -69,6 +74,7 @@ class PodWorker:
         self._timer: asyncio.Task[None] | None = None
         self._timer_at: Instant | None = None
         self._sidework: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._launches: dict[str, Launch] = {}  # of each container, the latest: hooks and probes run in the same place
         self._rendered: Document = found.document().get("status") or {}
         self._story: deque[tuple[Event, tuple[Effect, ...]]] = deque(maxlen=_STORY)
 
@@ -127,16 +133,10 @@ class PodWorker:
             if found is None:
                 continue
             before = await self._around.runtime.adopt(Attempt(directory, numbers[-2])) if len(numbers) > 1 else None
-            self.handle(
-                messages.Adopted(
-                    self._around.clock.now(),
-                    plan.name,
-                    numbers[-1],
-                    found.started_at,
-                    found if isinstance(found, Exit) else None,
-                    before if isinstance(before, Exit) else None,
-                )
-            )
+            end = self._with_message(plan.name, numbers[-1], found) if isinstance(found, Exit) else None
+            last = self._with_message(plan.name, numbers[-2], before) if isinstance(before, Exit) else None
+            now = self._around.clock.now()
+            self.handle(messages.Adopted(now, plan.name, numbers[-1], found.started_at, end, last))
 
     # The machine.
 
@@ -172,14 +172,15 @@ class PodWorker:
                 )
             case messages.RunPreStop(container, attempt, until):
                 self._spawn(self._pre_stop(container, attempt, until), f"preStop {container}")
-            case messages.BeginProbes(container, attempt):
-                task = self._spawn(self._probe(container, attempt), f"probes {container}")
+            case messages.BeginProbes(container, attempt, is_new):
+                task = self._spawn(self._probe(container, attempt, is_new), f"probes {container}")
                 self._sidework[container, attempt] = task
 
     def _finish(self) -> None:
         for task in self._sidework.values():
             task.cancel()
         self._sidework.clear()
+        self._launches.clear()
         self._around.ended(self)
 
     def _spawn(self, work: Coroutine[None, None, None], what: str) -> asyncio.Task[None]:
@@ -207,7 +208,7 @@ class PodWorker:
     async def _launch(self, name: str, number: int) -> None:
         clock, runtime = self._around.clock, self._around.runtime
         try:
-            launch = await self._prepare(name, number)
+            launch = self._launches[name] = await self._prepare(name, number)
             if not launch.argv:
                 now = clock.now()
                 self._exited(name, number, Exit(128, 0, "StartError", _NO_COMMAND, now, now))
@@ -243,13 +244,20 @@ class PodWorker:
         task = self._sidework.pop((name, number), None)
         if task is not None:
             task.cancel()
-        container = self._container(name)
-        if end.exit_code and not end.message and container.termination_message_policy == "FallbackToLogsOnError":
-            lines = logs.last_lines(
-                self.home / "containers" / name, number, lines=_MESSAGE_LINES, limit_bytes=_MESSAGE_BYTES
-            )
-            end = replace(end, message=b"".join(lines).decode(errors="replace"))
-        self.handle(messages.Exited(self._around.clock.now(), name, number, end))
+        self.handle(messages.Exited(self._around.clock.now(), name, number, self._with_message(name, number, end)))
+
+    def _with_message(self, name: str, number: int, end: Exit) -> Exit:
+        """What the container said of its end: in the file meant for it or, where it asks for that, in its log."""
+        message = _read_message(self._message_path(name, number)) or end.message
+        policy = self._container(name).termination_message_policy
+        if end.exit_code and not message and policy == "FallbackToLogsOnError":
+            directory = self.home / "containers" / name
+            lines = logs.last_lines(directory, number, lines=_MESSAGE_LINES, limit_bytes=_MESSAGE_LOG_BYTES)
+            message = b"".join(lines).decode(errors="replace")
+        return replace(end, message=message)
+
+    def _message_path(self, name: str, number: int) -> Path:
+        return self.home / "containers" / name / f"{number}.message"
 
     def _unprepared(self, name: str, number: int, reason: str, message: str, told: str = "Failed") -> None:
         _log.info("pod %s: container %s waits: %s: %s", self.key, name, reason, message)
@@ -269,6 +277,7 @@ class PodWorker:
             **around.base,
             "TMPDIR": str(temporary.absolute()),
             "HOSTNAME": self.pod.spec.hostname or self.key.name,
+            "MUSTER_TERMINATION_LOG": str(self._message_path(name, number).absolute()),
             **devices.visibility(self.grant, name),
             **{volumes.variable(volume): str(path.absolute()) for volume, path in paths.items()},
         }
@@ -286,25 +295,54 @@ class PodWorker:
         clock = self._around.clock
         container = self._container(name)
         handler = container.lifecycle.pre_stop if container.lifecycle is not None else None
-        seconds = max(0.0, until - clock.now())
-        with contextlib.suppress(TimeoutError, ConfigMissing, ApiError, OSError):
-            async with asyncio.timeout(seconds):
-                if handler is not None and handler.exec is not None:
-                    await self._run_beside(name, number, handler.exec.command, seconds)
-                elif handler is not None and handler.sleep is not None:
-                    await clock.sleep(float(handler.sleep.seconds or 0))
+        if handler is not None:
+            await self._run_hook(name, number, handler, max(0.0, until - clock.now()))
         self.handle(messages.PreStopEnded(clock.now(), name, number))
+
+    async def _run_hook(self, name: str, number: int, handler: core.LifecycleHandler, seconds: float) -> bool:
+        container = self._container(name)
+        try:
+            async with asyncio.timeout(seconds):
+                if handler.exec is not None:
+                    return await self._run_beside(name, number, handler.exec.command, seconds)
+                if handler.sleep is not None:
+                    await self._around.clock.sleep(float(handler.sleep.seconds or 0))
+                if handler.http_get is not None:
+                    return await probes.answers(handler.http_get, container, self._around.host_ip)
+        except (TimeoutError, ConfigMissing, ApiError, OSError, ValueError, aiohttp.ClientError):
+            return False
+        return True
 
     async def _run_beside(self, name: str, number: int, argv: tuple[str, ...], seconds: float) -> bool:
         runtime = self._around.runtime
         if not isinstance(runtime, Executes) or not argv:
             return True
-        launch = await self._prepare(name, number)
+        launch = self._launches.get(name) or await self._prepare(name, number)
         return (await runtime.execute(launch, argv, seconds)).exit_code == 0
 
-    async def _probe(self, name: str, number: int) -> None:
+    async def _prepare_adopted(self, name: str, number: int) -> None:
+        """Where an earlier agent process launched it: find out where its probes are to run, which may take some tries.
+        What cannot be asked must not be taken for ill."""
+        while name not in self._launches:
+            try:
+                self._launches[name] = await self._prepare(name, number)
+            except (ConfigMissing, ApiError, OSError) as error:
+                _log.warning("pod %s: probes of container %s wait: %s", self.key, name, error)
+                await self._around.clock.sleep(_RETRY_SECONDS)
+
+    async def _probe(self, name: str, number: int, is_new: bool) -> None:
         container = self._container(name)
         found = probes.of(container)
+        await self._prepare_adopted(name, number)
+        hook = container.lifecycle.post_start if is_new and container.lifecycle is not None else None
+        if hook is not None:
+            has_passed = await self._run_hook(name, number, hook, _HOOK_SECONDS)
+            now = self._around.clock.now()
+            if not has_passed:
+                self.handle(messages.Probed(now, name, number, "postStart", is_good=False))
+                return
+            if "startup" not in found:
+                self.handle(messages.Probed(now, name, number, "startup", is_good=True))
 
         async def ask(probe: core.Probe) -> bool:
             async def run(argv: tuple[str, ...], seconds: float) -> bool:
@@ -365,6 +403,7 @@ def _container_plan(container: core.Container, role: Role) -> ContainerPlan:
         has_readiness=container.readiness_probe is not None,
         has_liveness=container.liveness_probe is not None,
         has_pre_stop=container.lifecycle is not None and container.lifecycle.pre_stop is not None,
+        has_post_start=container.lifecycle is not None and container.lifecycle.post_start is not None,
     )
 
 
@@ -417,6 +456,21 @@ def _grace_of(found: Object) -> float:
         return float(asked)
     grace = found.read(core.Pod).spec.termination_grace_period_seconds
     return 30.0 if grace is None else float(grace)
+
+
+def _read_message(path: Path) -> str:
+    """The end of what a container left there. It may have left anything: a pipe must not hold us up."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        found = os.fstat(fd)
+        is_file = stat.S_ISREG(found.st_mode)
+        content = os.pread(fd, _MESSAGE_BYTES, max(0, found.st_size - _MESSAGE_BYTES)) if is_file else b""
+    finally:
+        os.close(fd)
+    return content.decode(errors="replace")
 
 
 def _write_whole(path: Path, content: bytes) -> None:

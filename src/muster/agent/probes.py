@@ -67,7 +67,7 @@ async def ask(probe: core.Probe, container: core.Container, host: str, run: RunC
             if probe.tcp_socket is not None:
                 return await _connects(probe.tcp_socket.host or host, _port(probe.tcp_socket.port, container))
             if probe.http_get is not None:
-                return await _answers(probe.http_get, container, host)
+                return await answers(probe.http_get, container, host)
     except (TimeoutError, OSError, ValueError, aiohttp.ClientError):
         return False
     # gRPC health checks need a gRPC library: such a container is taken for healthy, as if it had no probe.
@@ -88,7 +88,7 @@ async def _connects(host: str, port: int) -> bool:
     return True
 
 
-async def _answers(action: core.HTTPGetAction, container: core.Container, host: str) -> bool:
+async def answers(action: core.HTTPGetAction, container: core.Container, host: str) -> bool:
     path = action.path or "/"
     url = f"{(action.scheme or 'HTTP').lower()}://{action.host or host}:{_port(action.port, container)}"
     headers = {header.name: header.value for header in action.http_headers}

@@ -72,6 +72,7 @@ class ContainerPlan(msgspec.Struct, frozen=True):
     has_readiness: bool = False
     has_liveness: bool = False
     has_pre_stop: bool = False
+    has_post_start: bool = False
 
     @property
     def has_probes(self) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from muster.agent import lifecycle
 from muster.agent.messages import Event, Exited, Probed, Refused, Unprepared
+from muster.agent.runtime import Exit
 from muster.agent.states import Container, Phase, State
 from muster.runtime.recording import EventType
 
@@ -31,20 +32,27 @@ def tell(before: State, event: Event, after: State) -> Iterator[Told]:
         case Unprepared(_, name, _, _, message, told):
             yield Told("Warning", told, f"Error: {message}" if told == "Failed" else message)
         case Exited(_, name, attempt, end) if _find(before, name).attempt == attempt and _find(before, name).is_alive:
-            if end.reason in _UNSTARTED:
-                yield Told("Warning", "Failed", f"Error: {end.message}")
-            if end.reason == "OOMKilled":
-                yield Told("Warning", "OOMKilling", f"Container {name} used more memory than its limit and was killed")
-            if _is_backing_off(after, name):
-                yield Told("Warning", "BackOff", f"Back-off restarting failed container {name}")
+            yield from _tell_end(after, name, end)
         case Probed(_, name, _, probe, False) if _is_new_in(before, after, name, Phase.STOPPING):
-            yield Told("Normal", "Killing", f"Container {name} failed {probe} probe, will be restarted")
+            if probe == "postStart":
+                yield Told("Warning", "FailedPostStartHook", f"PostStartHook of container {name} failed")
+            else:
+                yield Told("Normal", "Killing", f"Container {name} failed {probe} probe, will be restarted")
         case _:
             pass
     if before.stop is None and after.stop is not None and after.stop.reason == "DeadlineExceeded":
         for container in after.containers:
             if container.phase is Phase.STOPPING:
                 yield Told("Normal", "Killing", f"Stopping container {container.name}: {after.stop.message}")
+
+
+def _tell_end(after: State, name: str, end: Exit) -> Iterator[Told]:
+    if end.reason in _UNSTARTED:
+        yield Told("Warning", "Failed", f"Error: {end.message}")
+    if end.reason == "OOMKilled":
+        yield Told("Warning", "OOMKilling", f"Container {name} used more memory than its limit and was killed")
+    if _is_backing_off(after, name):
+        yield Told("Warning", "BackOff", f"Back-off restarting failed container {name}")
 
 
 def _find(state: State, name: str) -> Container:

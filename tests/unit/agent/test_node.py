@@ -12,6 +12,7 @@ import pytest
 
 from muster.agent.devices import Gpu, Machine
 from muster.agent.node import Agent, NodeConfig
+from muster.agent.runtime import Executed, Launch, Runtime
 from muster.api import coordination, core, errors, timestamps
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
@@ -78,6 +79,18 @@ class Interrupted:
         return await self._store.write(writes)
 
 
+class AskedRuntime(PretendRuntime):
+    """Remembers what was run beside containers."""
+
+    def __init__(self, machine: PretendMachine, asked: list[Sequence[str]]) -> None:
+        super().__init__(machine)
+        self._asked = asked
+
+    async def execute(self, launch: Launch, argv: Sequence[str], timeout: float) -> Executed:
+        self._asked.append(argv)
+        return await super().execute(launch, argv, timeout)
+
+
 @dataclass
 class House:
     store: EmbeddedStore
@@ -88,6 +101,7 @@ class House:
     directory: Path
     tasks: asyncio.TaskGroup
     running: asyncio.Task[None]
+    asked: list[Sequence[str]]
 
     async def create(self, document: Document) -> Object:
         return await write_one(self.store, Create(core.POD, document))
@@ -102,18 +116,18 @@ class House:
         self.running.cancel()
         await asyncio.wait([self.running])
         if is_new:
-            self.agent = _agent(self.seen_by_agent, self.machine, self.clock, self.directory)
+            self.agent = _agent(self.seen_by_agent, AskedRuntime(self.machine, self.asked), self.clock, self.directory)
         self.running = self.tasks.create_task(self.agent.run())
 
     def attempts(self, name: str = "main") -> list[int]:
         return [launch.attempt.number for launch in self.machine.launches if launch.attempt.directory.name == name]
 
 
-def _agent(store: Store, machine: PretendMachine, clock: VirtualClock, directory: Path) -> Agent:
+def _agent(store: Store, runtime: Runtime, clock: VirtualClock, directory: Path) -> Agent:
     config = NodeConfig(
         "n1", directory, MACHINE, labels={"rack": "r1"}, address="10.0.0.7", port=7078, base={"PATH": "/bin"}
     )
-    return Agent(store, runtime=PretendRuntime(machine), clock=clock, entropy=random.Random(1), config=config)
+    return Agent(store, runtime=runtime, clock=clock, entropy=random.Random(1), config=config)
 
 
 @asynccontextmanager
@@ -121,10 +135,11 @@ async def house(clock: VirtualClock, tmp_path: Path) -> AsyncIterator[House]:
     machine = PretendMachine(clock)
     async with EmbeddedStore.in_memory(clock=clock) as store, asyncio.TaskGroup() as tasks:
         seen = Interrupted(store)
-        agent = _agent(seen, machine, clock, tmp_path)
+        asked: list[Sequence[str]] = []
+        agent = _agent(seen, AskedRuntime(machine, asked), clock, tmp_path)
         running = tasks.create_task(agent.run())
         await clock.sleep(0.5)
-        found = House(store, seen, machine, agent, clock, tmp_path, tasks, running)
+        found = House(store, seen, machine, agent, clock, tmp_path, tasks, running, asked)
         yield found
         found.running.cancel()
 
@@ -506,3 +521,66 @@ async def test_a_failing_liveness_probe_restarts_the_container(clock: VirtualClo
         assert found.last_state is not None
         assert found.last_state.terminated is not None
         assert found.last_state.terminated.exit_code == 143
+
+
+@on_virtual_time
+async def test_probes_go_on_while_the_store_is_away_and_after_their_configuration_is_gone(
+    clock: VirtualClock, tmp_path: Path
+) -> None:
+    async with house(clock, tmp_path) as home:
+        settings = {"metadata": {"name": "settings", "namespace": "default"}, "data": {"word": "hello"}}
+        await write_one(home.store, Create(core.CONFIG_MAP, settings))
+        document = a_pod("a", "sleep", "9999")
+        container = document["spec"]["containers"][0]
+        container["envFrom"] = [{"configMapRef": {"name": "settings"}}]
+        probe = {"exec": {"command": ["exit", "0"]}, "periodSeconds": 5}
+        container["livenessProbe"] = container["readinessProbe"] = probe
+        await home.create(document)
+        await clock.sleep(6)
+        await write_one(home.store, Delete(core.CONFIG_MAP, Key("default", "settings")))
+        home.seen_by_agent.is_away = True
+        await clock.sleep(100)
+        home.seen_by_agent.is_away = False
+        before = len(home.asked)
+        await clock.sleep(100)
+        assert len(home.asked) >= before + 2 * 19
+        assert (await home.pod("a")).status.container_statuses[0].ready is True
+        await home.restart()
+        await clock.sleep(100)
+        found = (await home.pod("a")).status.container_statuses[0]
+        assert (found.restart_count, found.ready) == (0, False), "what cannot be asked is not taken for ill"
+        await write_one(home.store, Create(core.CONFIG_MAP, settings))
+        await clock.sleep(20)
+        assert (await home.pod("a")).status.container_statuses[0].ready is True
+
+
+@on_virtual_time
+async def test_a_post_start_hook_runs_once_however_often_the_agent_does(clock: VirtualClock, tmp_path: Path) -> None:
+    async with house(clock, tmp_path) as home:
+        document = a_pod("a", "sleep", "100")
+        document["spec"]["containers"][0]["lifecycle"] = {"postStart": {"exec": {"command": ["exit", "0"]}}}
+        await home.create(document)
+        await clock.sleep(1)
+        assert len(home.asked) == 1
+        await home.restart()
+        await clock.sleep(1)
+        assert len(home.asked) == 1
+        assert (await home.pod("a")).status.container_statuses[0].ready is True
+
+
+@on_virtual_time
+async def test_a_message_survives_the_agent(clock: VirtualClock, tmp_path: Path) -> None:
+    async with house(clock, tmp_path) as home:
+        made = await home.create(a_pod("a", "sleep", "10", "3"))
+        await clock.sleep(1)
+        home.running.cancel()
+        path = Path(home.machine.launches[0].env["MUSTER_TERMINATION_LOG"])
+        assert path.is_relative_to(tmp_path / "pods" / made.uid)
+        path.write_text("the reason")
+        await clock.sleep(30)
+        await home.restart()
+        await clock.sleep(1)
+        state = (await home.pod("a")).status.container_statuses[0].state
+        assert state is not None
+        assert state.terminated is not None
+        assert (state.terminated.exit_code, state.terminated.message) == (3, "the reason")
