@@ -70,7 +70,8 @@ class Group:
     @property
     def tasks_with_minimum(self) -> Mapping[str, int]:
         """As Volcano has it: minimums of tasks that add up to more than the gang itself are not enforced."""
-        return self.min_per_task if sum(self.min_per_task.values()) <= self.min_count else _NO_TASKS
+        tasks = self.min_per_task
+        return tasks if not tasks or sum(tasks.values()) <= self.min_count else _NO_TASKS
 
 
 class BrokenHierarchy(ValueError):

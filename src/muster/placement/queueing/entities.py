@@ -99,6 +99,9 @@ class Entity:
     """How many members are of each class. Known only while the entity waits: nothing else asks."""
     first: PodInfo | None = None
     """As `leader`, where known."""
+    is_unsorted: bool = False
+    """Its leader left: it may stand before others that go first now. Found out when its turn comes, not before: a gang
+    that is deleted loses all its members one by one."""
     gates: dict[str, Gate] = field(default_factory=dict)
     """By uid: members that were held back when last asked about."""
     is_stale: bool = False
@@ -140,7 +143,8 @@ class Entity:
         pod = self.members.pop(uid)
         self.gates.pop(uid, None)
         if self.first is pod:
-            self.first = None  # found again when asked for: a gang that is placed loses all its members one by one
+            self.first = None
+            self.is_unsorted = True
         return pod
 
     def kinds(self) -> dict[PodClass, PodInfo]:

@@ -130,6 +130,9 @@ class SchedulingQueue:
             entity = self._active.first() or self._backoff.first()
             if entity is None:
                 return None
+            if entity.is_unsorted:
+                self._enter(entity, entity.place, now)
+                continue
             # A gang may have become incomplete by what the queue is not told of: members that were placed and ended.
             if (entity.is_stale or isinstance(entity.key, GroupKey)) and self._gates.ask_all(entity):
                 self._enter(entity, Place.GATED, now)
@@ -383,6 +386,7 @@ class SchedulingQueue:
             self._waiting.discard(entity)
         entity.place = place
         entity.token += 1
+        entity.is_unsorted = False
         if place is Place.ACTIVE:
             self._active.push(0.0, self._order(entity), entity, len(self._entities))
         elif place is Place.BACKOFF:
