@@ -22,15 +22,13 @@ from muster.agent.node import Agent, NodeConfig
 from muster.api import raw
 from muster.api.everything import REGISTRY
 from muster.api.objects import Object
-from muster.cluster.state import ClusterState
 from muster.controllers.events import EventCleaner
 from muster.controllers.garbage import GarbageCollector
 from muster.controllers.namespaces import NamespaceController
 from muster.controllers.nodes import NodeController
 from muster.controllers.podgroups import PodGroupController
 from muster.controllers.scheduling import SchedulingController
-from muster.placement.engine import Engine
-from muster.placement.in_tree import Shared, default_profile
+from muster.placement.engine import default_engine
 from muster.runtime.clock import Clock, SystemClock
 from muster.runtime.supervision import supervise
 from muster.server import access, app
@@ -197,19 +195,13 @@ async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
 
 def _controllers(store: Store, clock: Clock) -> Mapping[str, Callable[[], Awaitable[None]]]:
     return {
-        "scheduler": SchedulingController(store, clock, _engine).run,
+        "scheduler": SchedulingController(store, clock, default_engine).run,
         "pod groups": PodGroupController(store, clock).run,
         "nodes": NodeController(store, clock).run,
         "garbage": GarbageCollector(store, clock).run,
         "namespaces": NamespaceController(store, clock).run,
         "events": EventCleaner(store, clock).run,
     }
-
-
-def _engine() -> Engine:
-    shared = Shared()
-    profile = default_profile(shared)
-    return Engine({profile.scheduler_name: profile}, ClusterState(), shared.groups)
 
 
 def _opener(agent: Agent) -> Opener:

@@ -9,12 +9,13 @@ import pytest
 
 from muster.api import core, volcano
 from muster.api.objects import Key
-from muster.controllers.binding import BindingController
 from muster.controllers.events import EventCleaner
 from muster.controllers.garbage import GarbageCollector
 from muster.controllers.namespaces import NamespaceController
 from muster.controllers.nodes import NodeController
 from muster.controllers.podgroups import PodGroupController
+from muster.controllers.scheduling import SchedulingController
+from muster.placement.engine import default_engine
 from muster.runtime.clock import SystemClock
 from muster.runtime.supervision import supervise
 from muster.store.embedded import EmbeddedStore
@@ -36,7 +37,7 @@ async def a_platform(path: Path, how: str) -> AsyncIterator[EmbeddedStore]:
             address = await stack.enter_async_context(serving(store))
             theirs = await stack.enter_async_context(HttpStore(address.url, address.token))
         components = {
-            "binding": BindingController(theirs, CLOCK).run,
+            "scheduler": SchedulingController(theirs, CLOCK, default_engine).run,
             "pod groups": PodGroupController(theirs, CLOCK).run,
             "nodes": NodeController(theirs, CLOCK).run,
             "garbage": GarbageCollector(theirs, CLOCK).run,

@@ -8,8 +8,7 @@ from muster.api.core.pod_defaults import TOLERATION_SECONDS
 from muster.api.meta import Instant
 from muster.api.objects import Object
 from muster.api.raw import Document
-from muster.cluster import NodeTaint
-from muster.placement.feasibility import tolerates
+from muster.placement.plugins.taint_toleration import tolerates
 from muster.store.protocol import Delete, Options, Patch, Revision, Write
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -87,9 +86,7 @@ def reckon(node: Object, pods: Sequence[Object], now: Instant, eviction_seconds:
     writes: list[Write] = []
     left: list[float] = []
     for pod in pods:
-        patience = _patience(
-            pod.read(core.Pod), NodeTaint(taint.key, taint.value or "", taint.effect), eviction_seconds
-        )
+        patience = _patience(pod.read(core.Pod), taint, eviction_seconds)
         if patience is None:
             continue
         remaining = since + patience - now
@@ -132,7 +129,7 @@ def _end(container: Document, why: str, now_text: str) -> None:
     container["state"] = {"terminated": ended}
 
 
-def _patience(pod: core.Pod, taint: NodeTaint, eviction_seconds: float) -> float | None:
+def _patience(pod: core.Pod, taint: core.Taint, eviction_seconds: float) -> float | None:
     """How long the pod stays on a lost node; None: for as long as it takes."""
     matching = [toleration for toleration in pod.spec.tolerations if tolerates(toleration, taint)]
     if not matching:

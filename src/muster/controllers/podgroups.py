@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from muster.api import conditions, core, timestamps, volcano
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
-from muster.controllers import gangs
+from muster.cluster.pods import GROUP_ANNOTATION
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer, all_synced
 from muster.runtime.reconciling import Reconciler
@@ -127,7 +127,7 @@ class _Keeper:
         self._reconciler = Reconciler("podgroups", self._reconcile, clock=clock, workers=2)
         self._groups = Informer(store, Selection(volcano.POD_GROUP), clock=clock)
         self._pods = Informer(store, Selection(core.POD), clock=clock)
-        self._pods.index_by("gang", lambda pod: [str(gangs.key_of(pod))] if gangs.key_of(pod).group else [])
+        self._pods.index_by("group", lambda pod: [str(key)] if (key := _group_of(pod)) else [])
         self._groups.on_event(self._group_changed)
         self._pods.on_event(self._pod_changed)
 
@@ -145,15 +145,15 @@ class _Keeper:
 
     def _pod_changed(self, event: Event) -> None:
         assert event.object is not None
-        gang = gangs.key_of(event.object)
-        if gang.group:
-            self._reconciler.queue.add_after(Key(gang.namespace, gang.group), GATHER_SECONDS)
+        key = _group_of(event.object)
+        if key is not None:
+            self._reconciler.queue.add_after(key, GATHER_SECONDS)
 
     async def _reconcile(self, key: Key) -> float | None:
         group = self._groups.get(key)
         if group is None or group.is_terminating:
             return None
-        members = self._pods.by_index("gang", str(gangs.GangKey(key.namespace, group=key.name)))
+        members = self._pods.by_index("group", str(key))
         pods = [pod.read(core.Pod) for pod in sorted(members, key=lambda pod: pod.key)]
         wanted = status_of(group, pods, timestamps.to_text(self._clock.now()))
         present = group.document().get("status") or {}
@@ -179,3 +179,8 @@ class _Keeper:
             is_refusal = condition["type"] == _UNSCHEDULABLE and condition["status"] == "True"
             if is_refusal and condition.get("message") not in before:
                 self._events.record(group, "Warning", _UNSCHEDULABLE, condition["message"])
+
+
+def _group_of(pod: Object) -> Key | None:
+    name = (pod.meta.annotations or {}).get(GROUP_ANNOTATION)
+    return Key(pod.key.namespace, name) if name else None

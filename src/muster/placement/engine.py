@@ -16,6 +16,7 @@ from muster.cluster.pods import PodInfo
 from muster.cluster.state import FINISHED, ClusterState
 from muster.placement import changes
 from muster.placement.framework import Action
+from muster.placement.in_tree import Shared, default_profile
 from muster.placement.preempting import Budgets
 from muster.placement.profiles import Profile, name_of
 from muster.placement.queueing import SchedulingQueue, Timing
@@ -221,6 +222,14 @@ class Engine:
         self.cluster.release(pod.uid)
         self.groups.pending(pod)
         self.queue.add(pod, now, attempt.arrived, attempt.errors + 1)
+
+
+def default_engine(*, seed: int = 0, reserve_after: float | None = 60.0) -> Engine:
+    """An empty engine with the profile that is used where nobody has configured any."""
+    shared = Shared()
+    profile = default_profile(shared)
+    profiles = {profile.scheduler_name: profile}
+    return Engine(profiles, ClusterState(), shared.groups, seed=seed, reserve_after=reserve_after)
 
 
 def _view(found: Object | None) -> Resource | None:

@@ -2,8 +2,9 @@ import pytest
 
 from muster.api import core, raw, volcano
 from muster.api.objects import Key, Object, decode_view
-from muster.controllers.binding import BindingController
 from muster.controllers.podgroups import PodGroupController, status_of
+from muster.controllers.scheduling import SchedulingController
+from muster.placement.engine import default_engine
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Delete, Patch, Selection, Store
@@ -94,7 +95,8 @@ async def read_group(store: Store) -> volcano.PodGroupStatus:
 async def test_a_groups_status_follows_its_pods_through_their_life(clock: VirtualClock) -> None:
     async with EmbeddedStore.in_memory(clock=clock) as store:
         await stage(store, a_node("n").cpu(1))
-        async with running(BindingController(store, clock).run, PodGroupController(store, clock).run):
+        scheduler = SchedulingController(store, clock, default_engine, uses_threads=False)
+        async with running(scheduler.run, PodGroupController(store, clock).run):
             await stage(store, a_pod_group("g").min_member(2))
             await stage(store, a_pod("a").cpu(1).in_group("g"), a_pod("b").cpu(1).in_group("g"))
             await clock.sleep(10)
