@@ -76,8 +76,8 @@ def create(write: protocol.Create, context: Context) -> Revised:
     meta["generation"] = 1
     if not meta.get("name") and isinstance(meta.get("generateName"), str):
         meta["name"] = _generated_name(kind, meta, context)
-    if kind.built_in and kind.has_status and "status" in document:
-        document["status"] = {}  # built-in kinds report their status; a user cannot start them half-way
+    if kind.built_in and kind.has_status and "status" in document and kind is not core.NODE:
+        document["status"] = {}  # cannot be started half-way; a node, though, registers with what it has
     kind.default(document)
     context.complete(kind, document)
     warnings = _check_known(kind, document, write.options)
