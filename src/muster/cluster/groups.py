@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from muster.api import volcano
+from muster.api import selectors, volcano
+from muster.api.errors import BadRequest
 from muster.api.scheduling.groups import CompositePodGroup, PodGroup
 from muster.cluster.pods import PodInfo
 
@@ -49,6 +50,32 @@ class Topology:
     highest_tier_name: str = ""
 
 
+PartKey: TypeAlias = tuple[int, tuple[str, ...]]
+"""(position in `Group.parts`, values of the labels): which part of its group a pod is in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Splits a group: members that have the same values of some labels are a part, which is placed together, in a
+    domain of its own. Volcano's subGroupPolicy."""
+
+    label_keys: tuple[str, ...] = ()
+    selector: selectors.LabelSelector | None = None
+    """Only members that match are in a part. None: all."""
+    size: int = 1
+    """How many pods of a part must be placed together."""
+    min_parts: int = 0
+    """How many parts must be placed."""
+    topology: Topology | None = None
+
+    def values(self, labels: Mapping[str, str]) -> tuple[str, ...] | None:
+        """What tells the part of a member with these labels; None where it is in none."""
+        if self.selector is not None and not self.selector.matches(labels):
+            return None
+        values = tuple(labels.get(key, "") for key in self.label_keys)
+        return values if all(values) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     key: GroupKey
@@ -59,8 +86,12 @@ class Group:
     min_per_task: Mapping[str, int] = field(default_factory=dict)
     """The same for each kind of pod, by the pod's task label."""
     topology: Topology | None = None
+    parts: tuple[Parts, ...] = ()
+    """A member is in a part of the first that wants it, or of none."""
     priority: int | None = None
     """None: that of its pods."""
+    shields_important: bool = False
+    """Whether a member whose own priority is higher is evicted by that (Volcano), or all by the group's."""
     preempts: bool | None = None
     """Whether others may be evicted for it. None: unless one of its pods must not preempt."""
     is_evicted_whole: bool = False
@@ -305,21 +336,49 @@ def task_of(pod: PodInfo) -> str:
     return pod.labels.get(TASK_LABEL, "")
 
 
+def part_of(group: Group, pod: PodInfo) -> PartKey | None:
+    for number, parts in enumerate(group.parts):
+        values = parts.values(pod.labels)
+        if values is not None:
+            return number, values
+    return None
+
+
 def from_volcano(group: volcano.PodGroup, priority: int | None = None) -> Group:
     """`priority`: the value of the priority class that the group names."""
-    spec, network = group.spec, group.spec.network_topology
+    spec = group.spec
     return Group(
         key=GroupKey(group.metadata.namespace, group.metadata.name),
         min_count=max(spec.min_member or 0, 1),
         min_per_task=dict(spec.min_task_member or {}),
-        topology=None
-        if network is None
-        else Topology(
-            mode=Mode.SOFT if network.mode == "soft" else Mode.REQUIRED,
-            highest_tier=network.highest_tier_allowed,
-            highest_tier_name=network.highest_tier_name or "",
-        ),
+        topology=_topology(spec.network_topology),
+        parts=tuple(_parts(policy) for policy in spec.sub_group_policy),
         priority=priority,
+        shields_important=True,
+    )
+
+
+def _topology(network: volcano.NetworkTopologySpec | None) -> Topology | None:
+    if network is None:
+        return None
+    return Topology(
+        mode=Mode.SOFT if network.mode == "soft" else Mode.REQUIRED,
+        highest_tier=network.highest_tier_allowed,
+        highest_tier_name=network.highest_tier_name or "",
+    )
+
+
+def _parts(policy: volcano.SubGroupPolicySpec) -> Parts:
+    try:
+        selector = None if policy.label_selector is None else selectors.from_view(policy.label_selector)
+    except BadRequest:
+        selector = selectors.from_view(None)
+    return Parts(
+        label_keys=policy.match_label_keys,
+        selector=selector,
+        size=1 if policy.sub_group_size is None else policy.sub_group_size,
+        min_parts=policy.min_sub_groups or 0,
+        topology=_topology(policy.network_topology),
     )
 
 

@@ -220,21 +220,7 @@ def choose_domain(
 ) -> Domain | NoDomain:
     """The domain for `need` pods of one shape. `levels` from wide to narrow; `pinned`: slots where members of the gang
     are already, which the domain must have too."""
-    fixed = np.zeros(0, dtype=np.intp) if pinned is None else np.unique(pinned)
-    best: list[tuple[str, str, int]] = []
-    for level in _tried(levels, requirement):
-        sums = np.where(level.containing(fixed), level.sums(counts), -1)
-        holding = np.flatnonzero(sums >= need)
-        if len(holding):
-            number = int(holding[np.argmin(sums[holding])])
-            return Domain(level.name, level.domain(number), level.nodes(number), int(sums[number]))
-        best.append(_best(level, sums))
-    if requirement.mode is not Mode.REQUIRED:
-        total = int(counts.sum())
-        if total >= need:
-            return Domain(ANYWHERE, ANYWHERE, np.ones(len(counts), dtype=np.bool_), total)
-        best.append(("the cluster", "all nodes", total))
-    return NoDomain(need, tuple(best))
+    return next(_for_one_shape(counts, levels, need, requirement, pinned))
 
 
 def choose_for_shapes(
@@ -247,8 +233,22 @@ def choose_for_shapes(
     """As `choose_domain` for a gang of a few shapes that compete for the same nodes. Domains that hold each shape, and
     the sum of what all ask for, are tried from the tightest on by filling them: what fits shape by shape need not fit
     together."""
+    return next(candidates(cluster, demands, levels, requirement, pinned))
+
+
+def candidates(
+    cluster: ClusterState,
+    demands: Sequence[Demand],
+    levels: Sequence[Level],
+    requirement: Requirement,
+    pinned: npt.NDArray[np.intp] | None = None,
+) -> Iterator[Domain | NoDomain]:
+    """All domains that hold the gang by their numbers, the best first, and NoDomain at the end: what counting does not
+    see, such as pods that keep apart, may rule out the first ones."""
     if len(demands) == 1:
-        return choose_domain(pods_per_node(cluster, demands[0]), levels, demands[0].count, requirement, pinned)
+        counted = pods_per_node(cluster, demands[0])
+        yield from _for_one_shape(counted, levels, demands[0].count, requirement, pinned)
+        return
     fixed = np.zeros(0, dtype=np.intp) if pinned is None else np.unique(pinned)
     counts = [pods_per_node(cluster, demand) for demand in demands]
     wanted = np.array([demand.count for demand in demands])[:, None]
@@ -261,15 +261,38 @@ def choose_for_shapes(
         for number in holding[np.argsort(sums.sum(axis=0)[holding], kind="stable")]:
             nodes = level.nodes(int(number))
             if fill_all(cluster, demands, nodes) is not None:
-                return Domain(level.name, level.domain(int(number)), nodes, int(fitting[number]))
+                yield Domain(level.name, level.domain(int(number)), nodes, int(fitting[number]))
         best.append(_best(level, np.where(inside, fitting, -1)))
     if requirement.mode is not Mode.REQUIRED:
         everywhere = np.ones(cluster.width, dtype=np.bool_)
         total = sum(min(int(count.sum()), demand.count) for count, demand in zip(counts, demands, strict=True))
         if fill_all(cluster, demands, everywhere) is not None:
-            return Domain(ANYWHERE, ANYWHERE, everywhere, total)
+            yield Domain(ANYWHERE, ANYWHERE, everywhere, total)
         best.append(("the cluster", "all nodes", total))
-    return NoDomain(int(wanted.sum()), tuple(best))
+    yield NoDomain(int(wanted.sum()), tuple(best))
+
+
+def _for_one_shape(
+    counts: Counts,
+    levels: Sequence[Level],
+    need: int,
+    requirement: Requirement,
+    pinned: npt.NDArray[np.intp] | None,
+) -> Iterator[Domain | NoDomain]:
+    fixed = np.zeros(0, dtype=np.intp) if pinned is None else np.unique(pinned)
+    best: list[tuple[str, str, int]] = []
+    for level in _tried(levels, requirement):
+        sums = np.where(level.containing(fixed), level.sums(counts), -1)
+        holding = np.flatnonzero(sums >= need)
+        for number in holding[np.argsort(sums[holding], kind="stable")]:
+            yield Domain(level.name, level.domain(int(number)), level.nodes(int(number)), int(sums[number]))
+        best.append(_best(level, sums))
+    if requirement.mode is not Mode.REQUIRED:
+        total = int(counts.sum())
+        if total >= need:
+            yield Domain(ANYWHERE, ANYWHERE, np.ones(len(counts), dtype=np.bool_), total)
+        best.append(("the cluster", "all nodes", total))
+    yield NoDomain(need, tuple(best))
 
 
 def fill(counts: Counts, need: int, order: npt.NDArray[np.intp] | None = None) -> Counts | None:

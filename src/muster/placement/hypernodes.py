@@ -35,14 +35,17 @@ class HyperNodes:
         return self._slots[name]
 
     def requirement(self, topology: Topology) -> Requirement:
-        """What a group asks of these levels. A tier that no HyperNode has is one that none may exceed."""
+        """What a group asks of these levels. Above the highest tier there is, as Volcano has it, one that all nodes are
+        in; and a tier that is not said, or has a name that no HyperNode knows, is no limit."""
         highest = topology.highest_tier
         if topology.highest_tier_name:
             named = [_tier(h) for h in self._by_name.values() if h.spec.tier_name == topology.highest_tier_name]
-            highest = max(named, default=min(self.tiers, default=0) - 1)
-        if highest is None or topology.mode is not Mode.REQUIRED:
-            return Requirement(topology.mode, 0)
-        return Requirement(topology.mode, sum(tier > highest for tier in self.tiers))
+            highest = max(named, default=None)
+        if topology.mode is not Mode.REQUIRED:
+            return Requirement(topology.mode)
+        if highest is None or highest > max(self.tiers, default=0):
+            return Requirement(Mode.SOFT)
+        return Requirement(Mode.REQUIRED, sum(tier > highest for tier in self.tiers))
 
     def _level(self, tier: int) -> TreeLevel:
         members = {name: self._slots[name] for name, found in self._by_name.items() if _tier(found) == tier}

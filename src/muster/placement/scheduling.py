@@ -9,23 +9,22 @@ decision places.
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import numpy as np
-
+from muster.api import volcano
 from muster.cluster.columns import NodeMask
-from muster.cluster.groups import Group, GroupKey, PodGroups, task_of
+from muster.cluster.groups import Group, GroupKey, PodGroups
 from muster.cluster.pods import Controller, PodInfo, PodShape
 from muster.cluster.state import ClusterState
 from muster.cluster.trial import Trial
 from muster.placement import preempting
-from muster.placement.domains import Demand, Domain, LabelLevel, NoDomain, Requirement, choose_for_shapes
-from muster.placement.framework import Code, Status
-from muster.placement.hypernodes import HyperNodes
+from muster.placement.framework import Code, Plugin, Status
+from muster.placement.gangs import GangPlacer, Seats, Shortage
 from muster.placement.judging import Judgement
 from muster.placement.plugins.default_preemption import DefaultPreemption, worded, worded_for_gang
 from muster.placement.preempting import Budgets, GangPreemption, GangPreemptor, Preemption, QuickSearch
+from muster.placement.preempting.finding import resolvable_nodes
 from muster.placement.profiles import DEFAULT_SCHEDULER, Profile
 from muster.placement.queueing.entities import Queued
 
@@ -92,9 +91,7 @@ class Scheduler:
         self._seed = seed
         self._judgements: OrderedDict[_Class, tuple[Judgement, QuickSearch]] = OrderedDict()
         self._judging: Judgement | None = None
-        self._hypernodes: HyperNodes | None = None
-        self._hypernode_views: Sequence[object] = ()
-        self._hypernodes_at = -1
+        self._gangs = GangPlacer(cluster, groups, self.judge, self._choice)
 
     def decide(self, attempt: Queued, within: NodeMask | None = None) -> Decision:
         """`within`: only these nodes (what is held back for others is left out). Raises what a plugin raises."""
@@ -130,66 +127,52 @@ class Scheduler:
         slot = judgement.best(self._choice(0), within)
         if slot is not None:
             return Decision(self.number, attempt, (self._assign(pod, slot),))
-        preemption = self._preempt(pod, judgement, quick)
+        preemption = self._preempt(pod, judgement, quick, within)
         if isinstance(preemption, Preemption):
             slot = self.cluster.slots[preemption.node]
             return Decision(self.number, attempt, (self._assign(pod, slot),), preemption.victims)
         return Decision(self.number, attempt, refusal=self._refuse((pod,), judgement, "", preemption))
 
     def _preempt(
-        self, pod: PodInfo, judgement: Judgement, quick: QuickSearch
+        self, pod: PodInfo, judgement: Judgement, quick: QuickSearch, within: NodeMask | None
     ) -> Preemption | preempting.NoPreemption | None:
-        plugin = _preemption_of(self.profile_of(pod))
+        plugin = _preemption_of(self.profile_of(pod).post_filter)
         if plugin is None or not self.cluster.has_pods_below(pod.priority):
             return None
-        return preempting.find(pod, judgement, self.cluster, self.budgets, plugin.options(self._choice(1)), quick=quick)
+        options = plugin.options(self._choice(1))
+        only = None if within is None else resolvable_nodes(judgement, self.cluster) & within
+        return preempting.find(pod, judgement, self.cluster, self.budgets, options, only, quick)
 
     # Gangs
 
     def _decide_gang(self, attempt: Queued, within: NodeMask | None) -> Decision:
         group = self._group(attempt)
-        members = self._in_order(attempt.pods)
-        domain = self._domain(group, members, within)
-        if isinstance(domain, NoDomain):
-            refusal = Refusal(attempt.pods, str(domain), frozenset({TOPOLOGY}))
-            return self._preempt_for_gang(attempt, group, members, refusal)
-        nodes = within if domain is None else domain.nodes if within is None else domain.nodes & within
+        members = self._gangs.in_order(group, attempt.pods)
         with Trial(self.cluster) as trial:
-            placed = self._place(trial, members, nodes)
-            if self._is_enough(group, members, placed):
+            seats = self._gangs.place(trial, group, members, within)
+            if seats.nodes:
                 trial.commit()
-                assigned = tuple(self._told(pod, node) for pod, node in placed.items())
-                return Decision(self.number, attempt, assigned, refusal=self._leftover(attempt.pods, placed))
-            missing = next(pod for pod in members if pod not in placed)
-            refusal = self._refuse(attempt.pods, self.judge(missing), self._count(group, members, placed) + ": ", None)
-        return self._preempt_for_gang(attempt, group, members, refusal, None if domain is None else domain.nodes)
+                assigned = tuple(self._told(pod, node) for pod, node in seats.nodes.items())
+                return Decision(self.number, attempt, assigned, refusal=self._leftover(attempt.pods, seats.nodes))
+        return self._preempt_for_gang(attempt, group, members, self._refuse_gang(attempt, group, seats), within)
 
     def _preempt_for_gang(
-        self,
-        attempt: Queued,
-        group: Group,
-        members: Sequence[PodInfo],
-        refusal: Refusal,
-        domain: NodeMask | None = None,
+        self, attempt: Queued, group: Group, members: Sequence[PodInfo], refusal: Refusal, within: NodeMask | None
     ) -> Decision:
         preemptor = GangPreemptor.of(members, group)
-        refused = Decision(self.number, attempt, refusal=refusal)
-        plugin = _preemption_of(self.profile_of(members[0]))
+        plugin = _preemption_of(self.profile_of(members[0]).group_post_filter)
         if plugin is None or not self.cluster.has_pods_below(preemptor.priority):
-            return refused
+            return Decision(self.number, attempt, refusal=refusal)
 
         def place(trial: Trial) -> Status:
-            chosen = self._domain(group, members, domain)
-            if isinstance(chosen, NoDomain):
-                return Status(Code.UNSCHEDULABLE, (str(chosen),))
-            placed = self._place(trial, members, domain if chosen is None else chosen.nodes)
-            return Status() if self._is_enough(group, members, placed) else Status(Code.UNSCHEDULABLE)
+            seats = self._gangs.place(trial, group, members, within, explain=False)
+            return Status() if seats.nodes else Status(Code.UNSCHEDULABLE)
 
-        found = preempting.find_for_gang(preemptor, place, self.judge, self.cluster, self.budgets, self.groups, domain)
+        found = preempting.find_for_gang(preemptor, place, self.judge, self.cluster, self.budgets, self.groups, within)
         if not isinstance(found, GangPreemption):
             said = worded_for_gang(found)
             message = f"{refusal.message} {' '.join(said.reasons)}" if said.reasons else refusal.message
-            return Decision(self.number, attempt, refusal=_with_message(refusal, message))
+            return Decision(self.number, attempt, refusal=replace(refusal, message=message))
         assigned = tuple(
             self._assign(pod, self.cluster.slots[found.nodes[pod.uid]]) for pod in members if pod.uid in found.nodes
         )
@@ -200,92 +183,19 @@ class Scheduler:
         assert isinstance(attempt.key, GroupKey)
         return self.groups.get(attempt.key) or Group(attempt.key)
 
-    def _place(self, trial: Trial, members: Sequence[PodInfo], nodes: NodeMask | None) -> dict[PodInfo, str]:
-        """As many members as fit, one after another, each seeing those before it."""
-        placed: dict[PodInfo, str] = {}
-        full: set[PodShape] = set()  # what did not fit once does not fit later: room only shrinks here
-        for number, pod in enumerate(members):
-            if pod.shape in full:
-                continue
-            slot = self.judge(pod).best(self._choice(number), nodes)
-            if slot is None:
-                full.add(pod.shape)
-                continue
-            node = self.cluster.names[slot]
-            trial.assign(pod, node)
-            placed[pod] = node
-        return placed
-
-    def _in_order(self, pods: Sequence[PodInfo]) -> list[PodInfo]:
-        """Largest shapes first: small pods spread out would fragment the nodes that the large ones need."""
-        by_shape: dict[PodShape, list[PodInfo]] = {}
-        for pod in pods:
-            by_shape.setdefault(pod.shape, []).append(pod)
-        shapes = sorted(by_shape, key=self._size, reverse=True) if len(by_shape) > 1 else list(by_shape)
-        return [pod for shape in shapes for pod in by_shape[shape]]
-
-    def _size(self, shape: PodShape) -> float:
-        """The largest share of the biggest node that a pod of the shape takes of any resource."""
-        shares = [0.0]
-        for resource, amount in shape.needs.items():
-            row = self.cluster.column(resource)
-            most = 0 if row is None else int(self.cluster.allocatable[row].max(initial=0))
-            shares.append(amount / most if most else float(amount > 0))
-        return max(shares)
-
-    def _is_enough(self, group: Group, members: Sequence[PodInfo], placed: Mapping[PodInfo, str]) -> bool:
-        there = self.groups.members(group.key)
-        if not placed or len(placed) + there.scheduled_count < min(
-            group.min_count, len(members) + there.scheduled_count
-        ):
-            return False
-        tasks = dict(there.tasks_scheduled)
-        for pod in placed:
-            tasks[task_of(pod)] = tasks.get(task_of(pod), 0) + 1
-        return all(tasks.get(task, 0) >= least for task, least in group.tasks_with_minimum.items())
-
-    def _count(self, group: Group, members: Sequence[PodInfo], placed: Mapping[PodInfo, str]) -> str:
+    def _refuse_gang(self, attempt: Queued, group: Group, seats: Seats) -> Refusal:
+        problem = seats.problem
+        if not isinstance(problem, Shortage):
+            return Refusal(attempt.pods, str(problem), frozenset({TOPOLOGY}))
         missing = max(1, group.min_count - self.groups.members(group.key).scheduled_count)
-        return f"{min(len(placed), len(members))} of the {missing} pods that must start together can be placed"
+        said = f"{problem.placed} of the {missing} pods that must start together can be placed"
+        if problem.diagnosis is None:
+            return Refusal(attempt.pods, f"{said}: there are no more", frozenset({GANG}))
+        plugins = problem.plugins | {GANG}
+        return Refusal(attempt.pods, f"{said}: {problem.diagnosis.message}", plugins, problem.diagnosis.counts)
 
-    def _domain(self, group: Group, members: Sequence[PodInfo], within: NodeMask | None) -> Domain | NoDomain | None:
-        """Where the gang's topology lets it go; None where it asks for none."""
-        topology = group.topology
-        if topology is None:
-            return None
-        there = self.groups.members(group.key)
-        need = max(1, group.min_count - there.scheduled_count)
-        pinned = np.array(
-            [self.cluster.slots[node] for _, node in there.scheduled() if node in self.cluster.slots], dtype=np.intp
-        )
-        demands = self._demands(members, need, within)
-        if topology.keys:
-            levels = [LabelLevel.of(self.cluster, key) for key in topology.keys]
-            requirement = Requirement(topology.mode, len(levels) - 1)
-            return choose_for_shapes(self.cluster, demands, levels, requirement, pinned)
-        tree = self._tree()
-        return choose_for_shapes(self.cluster, demands, tree.levels, tree.requirement(topology), pinned)
-
-    def _demands(self, members: Sequence[PodInfo], need: int, within: NodeMask | None) -> list[Demand]:
-        """The first `need` members by shape, each with the nodes that are right for it."""
-        counts: dict[PodShape, list[PodInfo]] = {}
-        for pod in members[: max(need, 1)]:
-            counts.setdefault(pod.shape, []).append(pod)
-        demands = []
-        for shape, pods in counts.items():
-            feasible = self.judge(pods[0]).steady_mask()
-            demands.append(Demand(shape.needs, len(pods), feasible if within is None else feasible & within))
-        return demands
-
-    def hypernodes_changed(self, views: Sequence[object]) -> None:
-        self._hypernode_views = views
-        self._hypernodes = None
-
-    def _tree(self) -> HyperNodes:
-        if self._hypernodes is None or self._hypernodes_at != self.cluster.nodes_version:
-            self._hypernodes = HyperNodes(self._hypernode_views, self.cluster)  # type: ignore[arg-type]
-            self._hypernodes_at = self.cluster.nodes_version
-        return self._hypernodes
+    def hypernodes_changed(self, views: Sequence[volcano.HyperNode]) -> None:
+        self._gangs.hypernodes_changed(views)
 
     # What both need
 
@@ -352,9 +262,5 @@ class Scheduler:
         return self._refuse(left, self.judge(left[0]), "", None) if left else None
 
 
-def _preemption_of(profile: Profile) -> DefaultPreemption | None:
-    return next((plugin for plugin in profile.plugins if isinstance(plugin, DefaultPreemption)), None)
-
-
-def _with_message(refusal: Refusal, message: str) -> Refusal:
-    return Refusal(refusal.pods, message, refusal.plugins, refusal.counts, refusal.clears_nomination)
+def _preemption_of(plugins: Sequence[Plugin]) -> DefaultPreemption | None:
+    return next((plugin for plugin in plugins if isinstance(plugin, DefaultPreemption)), None)

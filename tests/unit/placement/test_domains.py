@@ -313,7 +313,11 @@ def test_a_tier_may_be_named() -> None:
     tree = HyperNodes([named, hypernode("i", 5)], cluster)
     assert [level.name for level in tree.levels] == ["tier 5", "island"]
     assert tree.requirement(Topology(highest_tier_name="island")) == Requirement(Mode.REQUIRED, 1)
-    assert tree.requirement(Topology(highest_tier_name="nobody")) == Requirement(Mode.REQUIRED, 2)
+    assert tree.requirement(Topology(highest_tier_name="nobody")) == Requirement(Mode.SOFT)
+    assert tree.requirement(Topology()) == Requirement(Mode.SOFT)
+    assert tree.requirement(Topology(highest_tier=5)) == Requirement(Mode.REQUIRED, 0)
+    assert tree.requirement(Topology(highest_tier=6)) == Requirement(Mode.SOFT)  # above all there is: all nodes
+    assert tree.requirement(Topology(highest_tier=3)) == Requirement(Mode.REQUIRED, 2)
     assert tree.requirement(Topology(Mode.SOFT, highest_tier=4)) == Requirement(Mode.SOFT, 0)
 
 

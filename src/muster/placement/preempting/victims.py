@@ -88,7 +88,10 @@ def ancestry(pod: PodInfo, groups: PodGroups) -> Iterator[Group]:
 
 
 def _priority(pod: PodInfo, chain: list[Group]) -> int:
-    return chain[-1].priority if chain and chain[-1].priority is not None else pod.priority
+    top = chain[-1] if chain else None
+    if top is None or top.priority is None:
+        return pod.priority
+    return max(top.priority, pod.priority) if top.shields_important else top.priority
 
 
 def _scheduled(key: GroupKey, cluster: ClusterState, groups: PodGroups) -> tuple[PodInfo, ...]:
