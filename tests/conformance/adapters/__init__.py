@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
-from tests.conformance.adapters import kube
+from tests.conformance.adapters import kube, volcano
 from tests.conformance.cases import Adapters
 
 ADAPTERS: Mapping[str, Adapters] = {
     "kube-scheduler": kube.ADAPTERS,
+    "volcano": volcano.ADAPTERS,
 }

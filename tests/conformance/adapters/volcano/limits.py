@@ -1,0 +1,106 @@
+"""What of Volcano's suites is not about placement here, decided by a case's fields, and why."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from muster.api import quantity
+from tests.conformance.cases import Case
+
+INTERNAL = "calls a function inside Volcano's scheduler on its own types; what comes of it is tested by the sessions"
+VOLUMES = "Muster's pods have no PersistentVolumeClaims: its nodes run them in directories of their own"
+DEVICES = "Muster assigns devices itself, not by ResourceClaims (Kubernetes' dynamic resource allocation)"
+BETWEEN_QUEUES = (
+    "pods of several queues compete, and the order between queues is their fair share: the quota engine decides which "
+    "workloads go, before placement"
+)
+BETWEEN_JOBS = (
+    "jobs of one queue compete, and the order between them is their dominant share: the quota engine decides which "
+    "workloads go, before placement"
+)
+QUOTA = "a queue's capability limits what is placed: the quota engine holds to it, before placement"
+BEST_EFFORT = "Muster places pods that ask for nothing together with their gang, not in an action of their own"
+PLUGIN = "a plugin that exists only in Volcano's test"
+
+
+def of_session(case: Case) -> str | None:
+    """Why the session cannot be run; None where it can."""
+    if case.get("persistentVolumeClaims"):
+        return VOLUMES
+    if case.get("resourceClaims"):
+        return DEVICES
+    if case.get("customPlugins"):
+        return PLUGIN
+    if "backfill" not in case["actions"] and any(is_best_effort(pod) for pod in pending(case)):
+        return BEST_EFFORT
+    return _of_order(case)
+
+
+def _of_order(case: Case) -> str | None:
+    jobs = {_job(pod): _queue(case, pod) for pod in pending(case)}
+    if len(jobs) < 2 or not _compete(case):
+        return None
+    if len(set(jobs.values())) > 1 and any(plugin.get("enableQueueOrder") for plugin in plugins(case)):
+        return BETWEEN_QUEUES
+    if any(plugin["name"] == "drf" and plugin.get("enableJobOrder") for plugin in plugins(case)):
+        return BETWEEN_JOBS
+    return None
+
+
+def _compete(case: Case) -> bool:
+    """Whether the nodes have too little of anything for all that is pending."""
+    wanted: dict[str, float] = {}
+    free: dict[str, float] = {}
+    for node in case["nodes"]:
+        _add(free, (node.get("status") or {}).get("allocatable") or {}, 1)
+    for pod in case["pods"]:
+        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if not ended:
+            total = free if pod["spec"].get("nodeName") else wanted
+            for container in pod["spec"]["containers"]:
+                requests = (container.get("resources") or {}).get("requests") or {}
+                _add(total, requests, -1 if total is free else 1)
+    return any(amount > free.get(resource, 0) for resource, amount in wanted.items())
+
+
+def _add(total: dict[str, float], amounts: dict[str, Any], sign: int) -> None:
+    for resource, amount in amounts.items():
+        total[resource] = total.get(resource, 0) + sign * quantity.parse(str(amount)).milli
+
+
+def plugins(case: Case) -> Iterator[dict[str, Any]]:
+    for tier in case.get("tiers") or ():
+        yield from tier["plugins"]
+
+
+def pending(case: Case) -> list[dict[str, Any]]:
+    """Pods without a node, of jobs that the session has."""
+    return [
+        pod
+        for pod in case["pods"]
+        if not pod["spec"].get("nodeName")
+        and (pod.get("status") or {}).get("phase") == "Pending"
+        and not pod["metadata"].get("deletionTimestamp")
+        and _queue(case, pod) is not None
+    ]
+
+
+def is_best_effort(pod: dict[str, Any]) -> bool:
+    containers = [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
+    asked = [(container.get("resources") or {}).get("requests") or {} for container in containers]
+    return not any(quantity.parse(str(amount)).milli for requests in asked for amount in requests.values())
+
+
+def _job(pod: dict[str, Any]) -> str:
+    meta = pod["metadata"]
+    return f"{meta['namespace']}/{(meta.get('annotations') or {}).get('scheduling.k8s.io/group-name', '')}"
+
+
+def _queue(case: Case, pod: dict[str, Any]) -> str | None:
+    """The queue of the pod's job; None where there is no such job, or no such queue."""
+    known = {queue["metadata"]["name"] for queue in case.get("queues") or ()}
+    for group in case.get("podGroups") or ():
+        meta = group["metadata"]
+        if f"{meta['namespace']}/{meta['name']}" == _job(pod):
+            queue = (group.get("spec") or {}).get("queue") or "default"
+            return queue if queue in known else None
+    return None
