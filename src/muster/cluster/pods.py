@@ -75,6 +75,20 @@ class PodInfo:
     devices: str = ""
     """Text of the annotation that says which GPUs of its node it has."""
 
+    def counts_as(self, other: "PodInfo") -> bool:
+        """Whether the other is the same pod, and nothing that any index reads has changed: most updates are reports."""
+        return (
+            self.needs == other.needs
+            and self.labels == other.labels
+            and self.priority == other.priority
+            and self.started == other.started
+            and self.is_terminating == other.is_terminating
+            and self.is_preempted == other.is_preempted
+            and self.has_deferred_resize == other.has_deferred_resize
+            and self.devices == other.devices
+            and self.shape.spec.affinity == other.shape.spec.affinity
+        )
+
     @property
     def namespace(self) -> str:
         return self.key.namespace

@@ -7,7 +7,7 @@ it decides it assumes at once; the shell binds, and says so where that failed.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from muster.api import core, policy, scheduling, volcano
+from muster.api import core, policy, raw, scheduling, volcano
 from muster.api.kinds import Kind
 from muster.api.meta import Resource
 from muster.api.objects import Key, Object
@@ -20,7 +20,7 @@ from muster.placement.in_tree import Shared, default_profile
 from muster.placement.preempting import Budgets
 from muster.placement.profiles import Profile, name_of
 from muster.placement.queueing import SchedulingQueue, Timing
-from muster.placement.queueing.entities import Queued
+from muster.placement.queueing.entities import Place, Queued
 from muster.placement.queueing.waking import ClusterChange
 from muster.placement.reserving import Reservations
 from muster.placement.scheduling import Decision, Scheduler
@@ -68,6 +68,7 @@ class Engine:
         self._budgets: dict[Key, policy.PodDisruptionBudget] = {}
         self._hypernodes: dict[Key, volcano.HyperNode] = {}
         self._classes: dict[str, int] = {}
+        self._assumed: dict[str, PodInfo] = {}  # by uid: what was given a node here, and not yet seen there
         self._takers = {
             core.NODE: self._node,
             core.POD: self._pod,
@@ -86,6 +87,7 @@ class Engine:
         found = new or old
         assert found is not None
         self._takers[found.kind](old, new, now)
+        self._reservations.look(now)
 
     def _node(self, old: Object | None, new: Object | None, now: float) -> None:
         if new is None:
@@ -114,10 +116,13 @@ class Engine:
             self._pod_assigned(old, new, view, now)
         elif new.is_terminating:
             self._pod_ended(new, now)
-        elif self.cluster.node_of(new.uid) is None:  # else it is assumed, and on its way to be bound
+        elif new.uid in self._assumed:
+            self._assumed[new.uid] = self.cluster.shapes.info(view)  # should it come back, then as it is now
+        else:
             self._pod_pending(old, new, view, now)
 
     def _pod_ended(self, pod: Object, now: float) -> None:
+        self._assumed.pop(pod.uid, None)
         self.queue.remove(pod.uid)
         self.groups.remove(pod.uid)
         if self.cluster.node_of(pod.uid) is not None:
@@ -125,10 +130,13 @@ class Engine:
             self._tell("Pod", Action.DELETE, pod, None, now)
 
     def _pod_assigned(self, old: Object | None, new: Object, view: core.Pod, now: float) -> None:
-        info = self.cluster.shapes.info(view)
         node = view.spec.node_name or ""
+        known, place = self.cluster.pods.get(new.uid, (None, ""))
+        info = self.cluster.shapes.info(view)
+        self._assumed.pop(new.uid, None)
         self.queue.remove(new.uid)
-        self.cluster.assign(info, node)
+        if known is None or place != node or not known.counts_as(info):
+            self.cluster.assign(info, node)
         self.groups.bound(info, node)
         before = old.read(core.Pod) if old is not None else None
         if before is None or not before.spec.node_name:
@@ -203,25 +211,41 @@ class Engine:
     def decide(self, attempt: Queued, now: float) -> Decision | Faulted:
         """Decides on what `queue.pop` handed out."""
         try:
-            decision = self.scheduler.decide(attempt, self._reservations.allowed(attempt, now))
+            held = self._reservations.held_from(attempt, now)
+            decision = self.scheduler.decide(attempt, None if held is None else ~held)
+            decision = self._reservations.explained(decision, held)
         except Exception as error:  # a plugin's: its pod backs off, the others go on
             self.scheduler.forget(attempt.pods)
+            for pod in attempt.pods:
+                self.groups.pending(pod)
             self.queue.failed(attempt, now)
             return Faulted(attempt, name_of(self.scheduler.calling), f"{type(error).__name__}: {error}")
+        self._assumed.update((one.pod.uid, one.pod) for one in decision.assigned)
         placed = [one.pod.uid for one in decision.assigned]
         if decision.refusal is None:
             self.queue.placed(attempt, placed, now)
         else:
             self.queue.rejected(attempt, decision.refusal.plugins, now, placed=placed)
+        self._reservations.look(now)
         return decision
 
-    def binding_failed(self, pod: PodInfo, attempt: Queued, now: float) -> None:
-        """What was assumed of the pod is taken back, and it is tried again after a rest."""
-        if self.cluster.node_of(pod.uid) is None:
-            return  # it has ended meanwhile
+    def binding_failed(self, pod: PodInfo, attempt: Queued, found: Object | None, now: float) -> None:
+        """What was assumed of the pod is taken back, and it is tried again after a rest. `found`: the pod as the store
+        shows it, for those that what it held may help."""
+        latest = self._assumed.pop(pod.uid, None)
+        if latest is None:
+            return  # it has ended meanwhile, or is bound after all
+        node = self.cluster.node_of(pod.uid)
         self.cluster.release(pod.uid)
-        self.groups.pending(pod)
-        self.queue.add(pod, now, attempt.arrived, attempt.errors + 1)
+        self.groups.pending(latest)
+        self.queue.add(latest, now, attempt.arrived, attempt.errors + 1)
+        if found is not None and node is not None:
+            self._tell("Pod", Action.DELETE, _as_bound(found, node), None, now)
+
+    def held(self, uid: str) -> str:
+        """Why a plugin does not even let the pod be tried; empty where none holds it."""
+        standing = self.queue.standing(uid)
+        return standing.reason if standing is not None and standing.place is Place.GATED else ""
 
 
 def default_engine(*, seed: int = 0, reserve_after: float | None = 60.0) -> Engine:
@@ -230,6 +254,13 @@ def default_engine(*, seed: int = 0, reserve_after: float | None = 60.0) -> Engi
     profile = default_profile(shared)
     profiles = {profile.scheduler_name: profile}
     return Engine(profiles, ClusterState(), shared.groups, seed=seed, reserve_after=reserve_after)
+
+
+def _as_bound(pod: Object, node: str) -> Object:
+    """The pod as it would be, had it been bound: to plugins that listen it is as if it had left its node."""
+    document = pod.document()
+    raw.section(document, "spec")["nodeName"] = node
+    return Object(pod.kind, raw.encode(document))
 
 
 def _view(found: Object | None) -> Resource | None:

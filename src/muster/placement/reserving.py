@@ -5,14 +5,21 @@ priority or below is placed there any more; what runs there ends in its own time
 time: the first in order.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from muster.cluster.columns import NodeMask
 from muster.cluster.groups import GroupKey
+from muster.cluster.pods import PodInfo, PodShape
 from muster.placement.domains import Demand, pods_per_node
+from muster.placement.judging import Diagnosis
 from muster.placement.queueing import SchedulingQueue
-from muster.placement.queueing.entities import EntityKey, Queued
-from muster.placement.scheduling import Scheduler
+from muster.placement.queueing.entities import EntityKey, Place, Queued
+from muster.placement.scheduling import GANG, Decision, Refusal, Scheduler
+
+_LOOK_SECONDS = 1.0
+"""How often to ask who has waited longest: it costs a look at every gang that waits."""
 
 
 class Reservations:
@@ -21,28 +28,73 @@ class Reservations:
         self._queue = queue
         self._after = after
         self._holder: EntityKey | None = None
+        self._witness = ""  # uid of a member of the holder: while that waits, the holder does
         self._priority = 0
         self._held: NodeMask | None = None
         self._nodes_version = -1
+        self._looked_at = float("-inf")
+        self._turned_away: dict[str, None] = {}  # uids, in order
 
-    def allowed(self, attempt: Queued, now: float) -> NodeMask | None:
-        """The nodes that the attempt may use; None: all of them."""
+    def held_from(self, attempt: Queued, now: float) -> NodeMask | None:
+        """The nodes that the attempt must leave alone; None where there are none."""
         if self._after is None:
             return None
-        oldest = self._queue.oldest_blocked_gang(now, self._after)
-        cluster = self._scheduler.cluster
-        if oldest is None:
-            self._holder = self._held = None
-            return None
-        if oldest.key != self._holder or self._nodes_version != cluster.nodes_version:
-            self._holder, self._nodes_version = oldest.key, cluster.nodes_version
-            self._priority = max(pod.priority for pod in oldest.pods)
-            self._held = self._choose(oldest)
+        self._update(now)
         if self._held is None or attempt.key == self._holder:
             return None
-        if max(pod.priority for pod in attempt.pods) > self._priority:
-            return None
-        return ~self._held
+        return None if max(pod.priority for pod in attempt.pods) > self._priority else self._held
+
+    def explained(self, decision: Decision, held: NodeMask | None) -> Decision:
+        """The decision, with what is held back among its reasons where that made a difference."""
+        refusal = decision.refusal
+        if refusal is None or held is None:
+            return decision
+        judgement = self._scheduler.judge(refusal.pods[0])
+        count = int((judgement.feasible & held).sum())
+        if not count:
+            return decision
+        self._turned_away.update((pod.uid, None) for pod in refusal.pods)
+        return replace(decision, refusal=self._with_reason(refusal, count))
+
+    def look(self, now: float) -> None:
+        """Whether the holder still waits; if not, those who had to leave its nodes alone are tried again."""
+        if self._holder is not None and not self._is_waiting():
+            self._update(now)
+
+    def _with_reason(self, refusal: Refusal, count: int) -> Refusal:
+        nodes = self._scheduler.cluster.node_count
+        counts = {**refusal.counts, f"node(s) were held back for {self._holder}": count}
+        before, after = Diagnosis(nodes, refusal.counts).message, Diagnosis(nodes, counts).message
+        # GANG, since nothing that other plugins listen to gives the nodes back: `_update` does.
+        return replace(
+            refusal, message=refusal.message.replace(before, after), counts=counts, plugins=refusal.plugins | {GANG}
+        )
+
+    def _update(self, now: float) -> None:
+        assert self._after is not None
+        version = self._scheduler.cluster.nodes_version
+        is_due = now >= self._looked_at + _LOOK_SECONDS
+        if not is_due and version == self._nodes_version and (self._holder is None or self._is_waiting()):
+            return
+        self._looked_at = now
+        before = self._holder
+        oldest = self._queue.oldest_blocked_gang(now, self._after)
+        if oldest is None:
+            self._holder = self._held = None
+        elif oldest.key != before or version != self._nodes_version:
+            self._holder, self._witness = oldest.key, oldest.pods[0].uid
+            self._priority = max(pod.priority for pod in oldest.pods)
+            self._held = self._choose(oldest)
+        else:
+            self._witness = oldest.pods[0].uid
+        self._nodes_version = version
+        if self._holder != before and self._turned_away:
+            away, self._turned_away = self._turned_away, {}
+            self._queue.activate(away, now)
+
+    def _is_waiting(self) -> bool:
+        standing = self._queue.standing(self._witness)
+        return standing is not None and standing.place is not Place.GATED
 
     def _choose(self, gang: Queued) -> NodeMask | None:
         """The emptiest nodes that together could hold the gang; None where all nodes together could not."""
@@ -50,15 +102,19 @@ class Reservations:
         cluster, groups = self._scheduler.cluster, self._scheduler.groups
         group = groups.get(gang.key)
         missing = max(1, (group.min_count if group else 1) - groups.members(gang.key).scheduled_count)
-        pod = gang.pods[0]
-        demand = Demand(pod.shape.needs, missing, self._scheduler.judge(pod).steady_mask())
-        slots = np.arange(cluster.width)
-        if_empty = pods_per_node(cluster, demand, slots, cluster.allocatable[:, : cluster.width])
-        free = pods_per_node(cluster, demand)
-        order = np.lexsort((-if_empty, -free))
-        reached = np.cumsum(if_empty[order])
-        if not len(reached) or reached[-1] < missing:
-            return None
+        shapes: dict[PodShape, list[PodInfo]] = {}
+        for pod in gang.pods[:missing]:
+            shapes.setdefault(pod.shape, []).append(pod)
         held = cluster.mask()
-        held[order[: int(np.searchsorted(reached, missing)) + 1]] = True
+        slots = np.arange(cluster.width)
+        for pods in shapes.values():
+            # Nodes of their own for each shape: holds more than they need together, but surely enough.
+            feasible = self._scheduler.judge(pods[0]).steady_mask() & ~held
+            demand = Demand(pods[0].shape.needs, len(pods), feasible)
+            if_empty = pods_per_node(cluster, demand, slots, cluster.allocatable[:, : cluster.width])
+            order = np.lexsort((-if_empty, -pods_per_node(cluster, demand)))
+            reached = np.cumsum(if_empty[order])
+            if not len(reached) or reached[-1] < len(pods):
+                return None
+            held[order[: int(np.searchsorted(reached, len(pods))) + 1]] = True
         return held

@@ -21,6 +21,7 @@ class Decider:
 
     tables: Mapping[Kind, Table]
     now: Instant
+    now_text: str
     entropy: random.Random
     entries: list[Entry] = field(default_factory=list)
     staged: dict[tuple[Kind, Key], Object | None] = field(default_factory=dict)
@@ -32,7 +33,7 @@ class Decider:
 
     def revise(self, write: Write, revision: int) -> tuple[Object | None, Revised]:
         """The current object and what the write makes of it. Raises ApiError."""
-        context = Context(self.now, revision, self.entropy.getrandbits, self.find, self._complete)
+        context = Context(self.now, self.now_text, revision, self.entropy.getrandbits, self.find, self._complete)
         if isinstance(write, protocol.Create):
             return None, self._create(write, context)
         current = self.find(write.kind, write.key)

@@ -19,7 +19,7 @@ from typing import Protocol, Self
 
 import msgspec
 
-from muster.api import core, errors, raw
+from muster.api import core, errors, raw, timestamps
 from muster.api.errors import ApiError
 from muster.api.everything import REGISTRY
 from muster.api.kinds import Kind
@@ -210,7 +210,8 @@ class EmbeddedStore:
 
     def _stage(self) -> _Group:
         """Decide the next writes, in the order they came, up to a group's size."""
-        group = _Group(Decider(self._tables, self._clock.now(), self._entropy))
+        now = self._clock.now()
+        group = _Group(Decider(self._tables, now, timestamps.to_text(now), self._entropy))
         while self._queue and len(group.answers) < _GROUP:
             batch = self._queue[0]
             start = len(batch.results)

@@ -30,6 +30,7 @@ class Context:
     """Everything a rule may ask for beyond the object itself."""
 
     now: Instant
+    now_text: str
     revision: int
     """The revision that this write gets if it is accepted."""
     bits: Callable[[int], int]
@@ -38,10 +39,6 @@ class Context:
     """Another object as this write would see it."""
     complete: Callable[[Kind, Document], None]
     """Fills in what follows from other objects (a pod's priority from its class). May raise ApiError."""
-
-    @property
-    def now_text(self) -> str:
-        return timestamps.to_text(self.now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ pod is made of it, as in Kubernetes.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
-from muster.api import quantity
+from muster.api import quantity, raw
 from muster.api.core.qos import qos_class
 from muster.api.core.requests import Amounts, combine, is_huge_pages, is_pod_level
 from muster.api.documents import child, drop_nulls, fill, fill_number, made_child, objects, text
@@ -19,8 +20,21 @@ UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
 
 
 def default_pod(document: Document) -> None:
+    filled, quality = _filled(raw.encode(document.pop("spec", None)))
     drop_nulls(document)
-    spec = made_child(document, "spec")
+    document["spec"] = raw.decode(filled)
+    status = made_child(document, "status")
+    fill(status, "phase", "Pending")
+    fill(status, "qosClass", quality)
+
+
+@lru_cache(maxsize=512)
+def _filled(encoded: bytes) -> tuple[bytes, str]:
+    """A pod's spec with all defaults, and its class of service. Pods come by the thousand from one template: theirs is
+    worked out once."""
+    holder = {"spec": raw.decode(encoded)}
+    drop_nulls(holder)
+    spec = made_child(holder, "spec")
     default_pod_spec(spec)
     fill(spec, "enableServiceLinks", True)
     _default_service_account(spec)
@@ -28,9 +42,7 @@ def default_pod(document: Document) -> None:
         _request_limits(made_child(container, "resources"))
     _request_pod_limits(spec)
     _tolerate_for_a_while(spec)
-    status = made_child(document, "status")
-    fill(status, "phase", "Pending")
-    fill(status, "qosClass", qos_class(spec))
+    return raw.encode(holder["spec"]), qos_class(spec)
 
 
 def default_pod_template(template: Document) -> None:

@@ -1,8 +1,11 @@
 """Checks of a pod's spec, of a pod template, and of a new pod."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
-from muster.api import fields
+import msgspec
+
+from muster.api import fields, raw
 from muster.api.core.validation.constraints import (
     validate_affinity,
     validate_gates,
@@ -26,9 +29,15 @@ def validate_pod(pod: Pod) -> list[FieldError]:
 
 
 def _pod(pod: Pod) -> Iterator[FieldError]:
-    yield from validate_pod_spec("spec", pod.spec)
+    yield from _spec_problems(raw.encode(pod.spec))
     if pod.spec.node_name and pod.spec.scheduling_gates:
         yield fields.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+
+
+@lru_cache(maxsize=512)
+def _spec_problems(encoded: bytes) -> tuple[FieldError, ...]:
+    """Pods come by the thousand from one template: its spec is checked once."""
+    return tuple(validate_pod_spec("spec", msgspec.json.decode(encoded, type=PodSpec)))
 
 
 def validate_pod_template(path: str, template: PodTemplateSpec) -> Iterator[FieldError]:
