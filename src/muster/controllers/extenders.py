@@ -5,6 +5,7 @@ extender's own time.
 """
 
 import asyncio
+import io
 import ssl
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -73,7 +74,7 @@ class ExtenderClient:
         body = await asyncio.to_thread(raw.encode, ask.document)
         async with self._session.post(
             url,
-            data=body,
+            data=body if len(body) <= _LARGE_BODY else io.BytesIO(body),  # in pieces, so that others have their turn
             ssl=self._contexts.get(ask.extender.path, True),
             server_hostname=(tls.server_name or None) if tls and url.startswith("https:") else None,
             allow_redirects=False,
