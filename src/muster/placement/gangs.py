@@ -37,12 +37,13 @@ _NOWHERE: Slots = np.zeros(0, dtype=np.intp)
 
 
 class Shortage(NamedTuple):
-    """Why not enough members have a place: what is true for the first that has none, with the others in theirs."""
+    """Why not enough members have a place."""
 
     placed: int
     diagnosis: Diagnosis | None
-    """None where all that there are have one."""
+    """Of the first that has none, with the others in their places. None where all that there are have one."""
     plugins: frozenset[str]
+    """Those that keep any out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class GangPlacer:
             if self.is_enough(group, nodes):
                 return Seats(nodes)
             if shortage is None or len(nodes) > shortage.placed:
-                shortage = self._shortage(members, nodes, explain)
+                shortage = self._shortage(members, nodes, areas[-1], explain)
             trial.undo(mark)
         return Seats({}, shortage)
 
@@ -148,12 +149,14 @@ class GangPlacer:
                 ready[key[0]] += 1
         return all(ready[number] >= parts.min_parts for number, parts in enumerate(group.parts))
 
-    def _shortage(self, members: Sequence[PodInfo], placed: Mapping[PodInfo, str], explain: bool) -> Shortage:
-        missing = next((pod for pod in members if pod not in placed), None)
-        if missing is None or not explain:
+    def _shortage(
+        self, members: Sequence[PodInfo], placed: Mapping[PodInfo, str], within: NodeMask | None, explain: bool
+    ) -> Shortage:
+        missing = {self._judge(pod): None for pod in members if pod not in placed} if explain else {}
+        if not missing:
             return Shortage(len(placed), None, frozenset())
-        judgement = self._judge(missing)
-        return Shortage(len(placed), judgement.diagnosis(), judgement.rejected_by())
+        plugins = frozenset[str]().union(*(judgement.rejected_by() for judgement in missing))
+        return Shortage(len(placed), next(iter(missing)).diagnosis(within), plugins)
 
     def _fill(self, trial: Trial, members: Sequence[PodInfo], areas: Areas) -> dict[PodInfo, str]:
         """As many members as fit, one after another, each seeing those before it."""

@@ -31,6 +31,7 @@ from muster.placement.framework import (
 from muster.placement.profiles import Profile, Weighted, name_of
 
 INFEASIBLE = -1
+CLOSED = "node(s) were held back for a gang that waits, or are outside the domain that was tried"
 _MANY = 2000  # so many moves are not followed one by one: starting afresh is cheaper
 _FEW = 48  # so many nodes are asked one by one; for more, asking all at once is cheaper
 Slots: TypeAlias = npt.NDArray[np.intp]
@@ -117,6 +118,7 @@ class Judgement:
         self._world, self._seen = _world(cluster), len(cluster.moves)
         self._status = Status()
         self._only: NodeMask | None = None
+        self._only_by: set[str] = set()
         states = self._prepare()
         skipped = {name for name, state in states.items() if state is _SKIPPED}
         self._filters = [
@@ -151,6 +153,7 @@ class Judgement:
                 break
             if prepared.nodes is not None:
                 self._only = prepared.nodes if self._only is None else self._only & prepared.nodes
+                self._only_by.add(name)
         return states
 
     def _follow(self, moves: Sequence[Move]) -> None:
@@ -334,7 +337,8 @@ class Judgement:
         """The plugins that rule out at least one node: a change that helps none of them cannot help the pod."""
         if not self._status.is_success:
             return frozenset({self._refused_by})
-        return frozenset(name_of(f.plugin) for f in self._filters if f.rejected is not None and f.rejected.any())
+        rejecting = {name_of(f.plugin) for f in self._filters if f.rejected is not None and f.rejected.any()}
+        return frozenset(rejecting | self._only_by)
 
     def active(self) -> Sequence[tuple[Filter, object]]:
         """The filters that have something to say of this class, in order, with their states."""
@@ -366,8 +370,8 @@ class Judgement:
             return Status(code, tuple(rejection.reason for rejection in named))
         return Status()
 
-    def diagnosis(self) -> "Diagnosis":
-        """Counted now, from the kept masks."""
+    def diagnosis(self, within: NodeMask | None = None) -> "Diagnosis":
+        """Counted now, from the kept masks. `within`: nodes that were open to the pod at all."""
         cluster = self._cluster
         if not self._status.is_success:
             return Diagnosis(cluster.node_count, {reason: cluster.node_count for reason in self._status.reasons})
@@ -378,6 +382,8 @@ class Judgement:
             outside = left & ~self._only
             unresolvable |= outside
             left &= self._only
+            if outside.any():
+                counts[f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self._only_by))}]"] = int(outside.sum())
         for filtering in self._filters:
             if filtering.rejected is not None and not filtering.rejections:
                 self._ask(filtering)
@@ -390,6 +396,9 @@ class Judgement:
                     left &= ~blocked
                     if rejection.is_unresolvable:
                         unresolvable |= blocked
+        closed = 0 if within is None else int((left & ~within).sum())
+        if closed:
+            counts[CLOSED] = closed
         return Diagnosis(cluster.node_count, counts, unresolvable)
 
 

@@ -25,7 +25,7 @@ from muster.placement.judging import Judgement
 from muster.placement.plugins.default_preemption import DefaultPreemption, worded, worded_for_gang
 from muster.placement.preempting import Budgets, GangPreemption, GangPreemptor, Preemption, QuickSearch
 from muster.placement.preempting.finding import resolvable_nodes
-from muster.placement.profiles import DEFAULT_SCHEDULER, Profile
+from muster.placement.profiles import DEFAULT_SCHEDULER, Profile, name_of
 from muster.placement.queueing.entities import Queued
 
 _JUDGEMENTS = 512
@@ -131,7 +131,7 @@ class Scheduler:
         if isinstance(preemption, Preemption):
             slot = self.cluster.slots[preemption.node]
             return Decision(self.number, attempt, (self._assign(pod, slot),), preemption.victims)
-        return Decision(self.number, attempt, refusal=self._refuse((pod,), judgement, "", preemption))
+        return Decision(self.number, attempt, refusal=self._refuse(pod, judgement, within, preemption))
 
     def _preempt(
         self, pod: PodInfo, judgement: Judgement, quick: QuickSearch, within: NodeMask | None
@@ -153,7 +153,8 @@ class Scheduler:
             if seats.nodes:
                 trial.commit()
                 assigned = tuple(self._told(pod, node) for pod, node in seats.nodes.items())
-                return Decision(self.number, attempt, assigned, refusal=self._leftover(attempt.pods, seats.nodes))
+                left = self._leftover(group, attempt.pods, seats.nodes, within)
+                return Decision(self.number, attempt, assigned, refusal=left)
         return self._preempt_for_gang(attempt, group, members, self._refuse_gang(attempt, group, seats), within)
 
     def _preempt_for_gang(
@@ -176,23 +177,12 @@ class Scheduler:
         assigned = tuple(
             self._assign(pod, self.cluster.slots[found.nodes[pod.uid]]) for pod in members if pod.uid in found.nodes
         )
-        left = self._leftover(attempt.pods, {one.pod: one.node for one in assigned})
+        left = self._leftover(group, attempt.pods, {one.pod: one.node for one in assigned}, within)
         return Decision(self.number, attempt, assigned, found.victims, left)
 
     def _group(self, attempt: Queued) -> Group:
         assert isinstance(attempt.key, GroupKey)
         return self.groups.get(attempt.key) or Group(attempt.key)
-
-    def _refuse_gang(self, attempt: Queued, group: Group, seats: Seats) -> Refusal:
-        problem = seats.problem
-        if not isinstance(problem, Shortage):
-            return Refusal(attempt.pods, str(problem), frozenset({TOPOLOGY}))
-        missing = max(1, group.min_count - self.groups.members(group.key).scheduled_count)
-        said = f"{problem.placed} of the {missing} pods that must start together can be placed"
-        if problem.diagnosis is None:
-            return Refusal(attempt.pods, f"{said}: there are no more", frozenset({GANG}))
-        plugins = problem.plugins | {GANG}
-        return Refusal(attempt.pods, f"{said}: {problem.diagnosis.message}", plugins, problem.diagnosis.counts)
 
     def hypernodes_changed(self, views: Sequence[volcano.HyperNode]) -> None:
         self._gangs.hypernodes_changed(views)
@@ -242,24 +232,47 @@ class Scheduler:
         return Assigned(pod, node, self.cluster.devices.annotation(pod, self.cluster.slots[node]))
 
     def _refuse(
-        self,
-        pods: tuple[PodInfo, ...],
-        judgement: Judgement,
-        prefix: str,
-        preemption: preempting.NoPreemption | None,
+        self, pod: PodInfo, judgement: Judgement, within: NodeMask | None, preemption: preempting.NoPreemption | None
     ) -> Refusal:
-        diagnosis = judgement.diagnosis()
-        message = prefix + diagnosis.message
+        diagnosis = judgement.diagnosis(within)
+        message = diagnosis.message
         if preemption is not None:
             message = f"{message} {' '.join(worded(preemption.status).reasons)}"
-        plugins = judgement.rejected_by() | ({GANG} if len(pods) > 1 else frozenset())
         clears = preemption is not None and preemption.clears_nomination
-        return Refusal(pods, message, plugins, diagnosis.counts, clears)
+        return Refusal((pod,), message, judgement.rejected_by(), diagnosis.counts, clears)
 
-    def _leftover(self, pods: Sequence[PodInfo], placed: Mapping[PodInfo, str]) -> Refusal | None:
+    def _refuse_gang(self, attempt: Queued, group: Group, seats: Seats) -> Refusal:
+        problem = seats.problem
+        if not isinstance(problem, Shortage):
+            return Refusal(attempt.pods, str(problem), self._any_filter(attempt.pods))
+        missing = max(1, group.min_count - self.groups.members(group.key).scheduled_count)
+        said = f"{problem.placed} of the {missing} pods that must start together can be placed"
+        if problem.diagnosis is None:
+            return Refusal(attempt.pods, f"{said}: there are no more", frozenset({GANG}))
+        # In another domain other filters may be in the way.
+        plugins = problem.plugins | {GANG} if group.topology is None else self._any_filter(attempt.pods)
+        return Refusal(attempt.pods, f"{said}: {problem.diagnosis.message}", plugins, problem.diagnosis.counts)
+
+    def _leftover(
+        self, group: Group, pods: Sequence[PodInfo], placed: Mapping[PodInfo, str], within: NodeMask | None
+    ) -> Refusal | None:
         """Members beyond what the gang needs that found no place: they wait on their own."""
         left = tuple(pod for pod in pods if pod not in placed)
-        return self._refuse(left, self.judge(left[0]), "", None) if left else None
+        if not left:
+            return None
+        if group.topology is None and not group.parts:
+            judgements = {self.judge(pod): None for pod in left}
+            plugins = frozenset({GANG}).union(*(judgement.rejected_by() for judgement in judgements))
+        else:
+            plugins = self._any_filter(left)
+        diagnosis = self.judge(left[0]).diagnosis(within)
+        return Refusal(left, diagnosis.message, plugins, diagnosis.counts)
+
+    def _any_filter(self, pods: Sequence[PodInfo]) -> frozenset[str]:
+        """Whatever may keep the pods out of a domain: counting tells how many it holds, not what is in the way."""
+        judgements = {self.judge(pod): None for pod in pods}
+        filters = (name_of(plugin) for judgement in judgements for plugin, _ in judgement.active())
+        return frozenset({GANG, TOPOLOGY, *filters}).union(*(judgement.rejected_by() for judgement in judgements))
 
 
 def _preemption_of(plugins: Sequence[Plugin]) -> DefaultPreemption | None:
