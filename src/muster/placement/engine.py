@@ -132,7 +132,10 @@ class Engine:
     def _pod_assigned(self, old: Object | None, new: Object, view: core.Pod, now: float) -> None:
         node = view.spec.node_name or ""
         known, place = self.cluster.pods.get(new.uid, (None, ""))
-        info = self.cluster.shapes.info(view)
+        if known is not None and place == node and _was_just_bound(old, new):
+            info = known
+        else:
+            info = self.cluster.shapes.info(view)
         self._assumed.pop(new.uid, None)
         self.queue.remove(new.uid)
         if known is None or place != node or not known.counts_as(info):
@@ -261,6 +264,17 @@ def _as_bound(pod: Object, node: str) -> Object:
     document = pod.document()
     raw.section(document, "spec")["nodeName"] = node
     return Object(pod.kind, raw.encode(document))
+
+
+def _was_just_bound(old: Object | None, new: Object) -> bool:
+    """Whether a pod came back as it was assumed: nothing but its node is new. One with devices is read again."""
+    return (
+        old is not None
+        and not old.read(core.Pod).spec.node_name
+        and old.meta.labels == new.meta.labels
+        and old.meta.annotations == new.meta.annotations
+        and not new.is_terminating
+    )
 
 
 def _view(found: Object | None) -> Resource | None:

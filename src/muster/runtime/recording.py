@@ -26,6 +26,8 @@ EventType: TypeAlias = Literal["Normal", "Warning"]
 MOST_PENDING = 1000
 MOST_REMEMBERED = 4096
 FIRST_PAUSE_SECONDS = 0.1
+BETWEEN_BATCHES_SECONDS = 0.25
+"""Events are for people: in a burst they must not take from the work that they tell of. What is more is dropped."""
 LONGEST_PAUSE_SECONDS = 10.0
 CLOSING_SECONDS = 2.0
 
@@ -82,6 +84,7 @@ class EventRecorder:
                 try:
                     await self.flush()
                     pause = FIRST_PAUSE_SECONDS
+                    await self._clock.sleep(BETWEEN_BATCHES_SECONDS)
                 except (ApiError, OSError) as error:
                     _log.debug("events of %s wait: %s", self._component, error)
                     await self._clock.sleep(pause)

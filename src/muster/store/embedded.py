@@ -36,7 +36,7 @@ from muster.store.tables import Entry, Table, in_namespace
 
 _log = logging.getLogger(__name__)
 
-_GROUP = 256  # writes to one commit: deciding them takes some 20 ms, and the event loop serves nobody meanwhile
+_GROUP = 128  # writes to one commit: deciding them takes some 10 ms, and the event loop serves nobody meanwhile
 REMEMBERED = 10_000
 """How many changes of one kind a watch can resume over, at least."""
 _BOOKMARK_SECONDS = 60.0
@@ -266,7 +266,8 @@ class EmbeddedStore:
 
     async def _make_durable(self, entries: Sequence[Entry], revision: int) -> None:
         if not entries or isinstance(self._journal, NoJournal):
-            return  # no thread without need: a simulation over memory stays deterministic
+            await asyncio.sleep(0)  # others get their turn; but no thread: over memory, simulations are deterministic
+            return
         rows = [
             Row(
                 entry.object.kind.resource,
