@@ -2,7 +2,7 @@
 
 A gang that was rejected for some time gets as many nodes as it would need if they were empty. Nobody of its own
 priority or below is placed there any more; what runs there ends in its own time, and then the gang fits. One gang at a
-time: the first in order.
+time: the first in order that could fit at all.
 """
 
 from dataclasses import replace
@@ -21,6 +21,9 @@ from muster.placement.scheduling import GANG, Decision, Refusal, Scheduler
 _LOOK_SECONDS = 1.0
 """How often to ask who has waited longest: it costs a look at every gang that waits."""
 
+LONGEST_HOLD_SECONDS = 3600.0
+"""What runs on the nodes may never end: then they must not stay empty for ever either. Others have their turn."""
+
 
 class Reservations:
     def __init__(self, scheduler: Scheduler, queue: SchedulingQueue, after: float | None) -> None:
@@ -33,6 +36,11 @@ class Reservations:
         self._held: NodeMask | None = None
         self._nodes_version = -1
         self._looked_at = float("-inf")
+        self._since = 0.0
+        self._tired: dict[
+            EntityKey, float
+        ] = {}  # gangs that had their turn in vain, and until when they are passed over
+        self._hopeless: set[EntityKey] = set()  # gangs larger than the cluster, as it is now
         self._turned_away: dict[str, None] = {}  # uids, in order
 
     def held_from(self, attempt: Queued, now: float) -> NodeMask | None:
@@ -71,33 +79,50 @@ class Reservations:
         )
 
     def _update(self, now: float) -> None:
-        assert self._after is not None
         version = self._scheduler.cluster.nodes_version
         is_due = now >= self._looked_at + _LOOK_SECONDS
         if not is_due and version == self._nodes_version and (self._holder is None or self._is_waiting()):
             return
         self._looked_at = now
+        if version != self._nodes_version:
+            self._hopeless.clear()
+        if self._holder is not None and now >= self._since + LONGEST_HOLD_SECONDS:
+            self._tired[self._holder] = now + LONGEST_HOLD_SECONDS
+        self._tired = {key: until for key, until in self._tired.items() if now < until}
         before = self._holder
-        oldest = self._queue.oldest_blocked_gang(now, self._after)
-        if oldest is None:
-            self._holder = self._held = None
-        elif oldest.key != before or version != self._nodes_version:
-            self._holder, self._witness = oldest.key, oldest.pods[0].uid
-            self._priority = max(pod.priority for pod in oldest.pods)
-            self._held = self._choose(oldest)
-        else:
-            self._witness = oldest.pods[0].uid
+        self._appoint(now, is_stale=version != self._nodes_version)
         self._nodes_version = version
-        if self._holder != before and self._turned_away:
+        if self._holder != before:
+            self._since = now
             away, self._turned_away = self._turned_away, {}
             self._queue.activate(away, now)
+
+    def _appoint(self, now: float, *, is_stale: bool) -> None:
+        """Finds whom to hold nodes back for. `is_stale`: and which, since nodes have changed."""
+        assert self._after is not None
+        while True:
+            passing_over = self._tired.keys() | self._hopeless
+            gang = self._queue.oldest_blocked_gang(now, self._after, passing_over)
+            if gang is None:
+                self._holder = self._held = None
+                return
+            if gang.key != self._holder or is_stale:
+                held = self._choose(gang, self._held if gang.key == self._holder else None)
+                if held is None:
+                    self._hopeless.add(gang.key)
+                    continue
+                self._held = held
+            self._holder, self._witness = gang.key, gang.pods[0].uid
+            self._priority = max(pod.priority for pod in gang.pods)
+            return
 
     def _is_waiting(self) -> bool:
         standing = self._queue.standing(self._witness)
         return standing is not None and standing.place is not Place.GATED
 
-    def _choose(self, gang: Queued) -> NodeMask | None:
-        """The emptiest nodes that together could hold the gang; None where all nodes together could not."""
+    def _choose(self, gang: Queued, before: NodeMask | None) -> NodeMask | None:
+        """The emptiest nodes that together could hold the gang; None where all nodes together could not. Those held
+        `before` come first: they have been emptying."""
         assert isinstance(gang.key, GroupKey)
         cluster, groups = self._scheduler.cluster, self._scheduler.groups
         group = groups.get(gang.key)
@@ -106,13 +131,16 @@ class Reservations:
         for pod in gang.pods[:missing]:
             shapes.setdefault(pod.shape, []).append(pod)
         held = cluster.mask()
+        kept = cluster.mask()
+        if before is not None:
+            kept[: len(before)] = before
         slots = np.arange(cluster.width)
         for pods in shapes.values():
             # Nodes of their own for each shape: holds more than they need together, but surely enough.
             feasible = self._scheduler.judge(pods[0]).steady_mask() & ~held
             demand = Demand(pods[0].shape.needs, len(pods), feasible)
             if_empty = pods_per_node(cluster, demand, slots, cluster.allocatable[:, : cluster.width])
-            order = np.lexsort((-if_empty, -pods_per_node(cluster, demand)))
+            order = np.lexsort((-if_empty, -pods_per_node(cluster, demand), ~kept))
             reached = np.cumsum(if_empty[order])
             if not len(reached) or reached[-1] < len(pods):
                 return None

@@ -1,47 +1,31 @@
 """Carries decisions out: evicts victims, waits until they are gone, asks the plugins of the binding cycle, binds.
 
-Many decisions share one batch of writes. What the store refuses is taken back in the engine and tried again.
+Many decisions share one batch of writes. What the store refuses is taken back in the engine and tried again. The engine
+belongs to the deciding loop: here it is touched in `flush` only.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
-from muster.api import core, errors, timestamps
+from muster.api import core, errors
 from muster.api.errors import ApiError
 from muster.api.objects import Key, Object
-from muster.cluster.pods import DEVICES_ANNOTATION, PodInfo
+from muster.cluster.pods import DEVICES_ANNOTATION
+from muster.controllers.scheduling.cycles import Binding, Cycles, Trouble, Wait
+from muster.controllers.scheduling.evicting import Evictions
 from muster.controllers.scheduling.reporter import OPTIONS, Reporter
 from muster.placement.engine import Engine
-from muster.placement.framework import Code
-from muster.placement.profiles import Profile, name_of
-from muster.placement.queueing.entities import Queued
-from muster.placement.scheduling import Assigned, Decision
+from muster.placement.scheduling import Decision
 from muster.runtime.clock import Clock
-from muster.store.protocol import Bind, Delete, Patch, PatchType, Refused, Result, Store, Write
+from muster.store.protocol import Bind, Refused, Result, Store, Write
 
 _log = logging.getLogger(__name__)
 _BATCH = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _Binding:
-    assigned: Assigned
-    attempt: Queued
-
-    @property
-    def pod(self) -> PodInfo:
-        return self.assigned.pod
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A decision whose victims have not all gone yet."""
-
-    bindings: list[_Binding]
-    victims: set[str]
+_MOST_IN_PREPARATION = 128  # pods that plugins prepare at once, each with I/O of its own
+_ASK_SECONDS = 1.0  # between two questions whether a pod that waits for a permit may go on
+_RETRY_SECONDS = 1.0
 
 
 class Binder:
@@ -52,6 +36,7 @@ class Binder:
         engine: Engine,
         reporter: Reporter,
         pod: Callable[[Key], Object | None],
+        has_node: Callable[[str], bool],
         news: asyncio.Event,
     ) -> None:
         self._store = store
@@ -59,126 +44,173 @@ class Binder:
         self._engine = engine
         self._reporter = reporter
         self._pod = pod
+        self._has_node = has_node
         self._news = news
-        self._ready: deque[_Binding] = deque()
-        self._evictions: list[Write] = []
-        self._waiting: list[_Waiting] = []
-        self._permits: dict[str, tuple[_Binding, float]] = {}
-        self._failed: list[_Binding] = []
+        self._cycles = Cycles(engine.scheduler.profile_of)
+        self._evictions = Evictions(clock, reporter, pod)
+        self._ready: deque[Binding] = deque()
+        self._slow: deque[Binding] = deque()
+        self._permits: dict[str, tuple[Binding, float]] = {}
+        self._failed: list[Binding] = []
+        self._is_paused = False
         self._has_work = asyncio.Event()
+        self._room = asyncio.Semaphore(_MOST_IN_PREPARATION)
 
     # From the deciding loop
 
     def take(self, decision: Decision) -> None:
-        bindings = [_Binding(assigned, decision.attempt) for assigned in decision.assigned]
+        key = decision.attempt.key
+        bindings = [Binding(assigned, decision.attempt) for assigned in decision.assigned]
         for binding in bindings:
             self._reporter.placed(binding.pod.key, binding.pod.uid)
         if decision.victims:
-            self._evict(decision, bindings)
-        else:
-            self._ready.extend(bindings)
+            displaced = self._displace(decision)
+            victims = [victim for victim in decision.victims if victim.uid not in displaced]
+            bindings = self._evictions.start(key, bindings, victims)
+        if bindings and not self._evictions.join(key, bindings):
+            for binding in bindings:
+                self._admit(binding)
+        if decision.refusal is not None and decision.refusal.clears_nomination:
+            self._evictions.forget_promise(decision.refusal.pods)
 
     def flush(self) -> None:
         """After a slice of decisions: take back what failed, and start writing what is ready."""
+        for binding in self._evictions.overdue():
+            _log.info("%s waited in vain for room on %s", binding.pod.key, binding.node)
+            self._take_back(binding)
         now = self._clock.monotonic()
         for binding in self._failed:
-            self._engine.binding_failed(binding.pod, binding.attempt, now)
+            self._engine.binding_failed(binding.pod, binding.attempt, self._pod(binding.pod.key), now)
         self._failed.clear()
-        if self._ready or self._evictions or self._permits:
+        self._ask_again()
+        if self._ready or self._slow or (self._evictions.has_writes and not self._is_paused):
             self._has_work.set()
 
-    def pod_changed(self, old: Object | None, new: Object | None) -> None:
-        """A victim may have gone, or a pod that was to be bound."""
-        if not self._waiting or (new is not None and not _has_ended(new)):
-            return
-        found = new or old
-        assert found is not None
-        for waiting in list(self._waiting):
-            waiting.victims.discard(found.uid)
-            waiting.bindings = [binding for binding in waiting.bindings if binding.pod.uid != found.uid]
-            if not waiting.victims:
-                self._waiting.remove(waiting)
-                self._ready.extend(waiting.bindings)
+    def next_time(self) -> float | None:
+        """When `flush` has something to do, if nothing happens before."""
+        times = [deadline for _, deadline in self._permits.values()]
+        if self._permits:
+            times.append(self._clock.monotonic() + _ASK_SECONDS)
+        overdue = self._evictions.next_time()
+        return min([*times, overdue] if overdue is not None else times, default=None)
 
-    def _evict(self, decision: Decision, bindings: list[_Binding]) -> None:
-        """Each victim is told why, then deleted with its own grace. The preemptor says which node it waits for."""
-        now = timestamps.to_text(self._clock.now())
-        preemptor = bindings[0].pod
-        gone = set()
+    def pod_ended(self, uid: str) -> None:
+        """A victim has gone, or a pod that was to be bound."""
+        waited = self._permits.pop(uid, None)
+        if waited is not None:
+            self._cycles.undo(waited[0])
+        for binding in self._evictions.ended(uid):
+            self._admit(binding)
+
+    def _displace(self, decision: Decision) -> set[str]:
+        """Victims that have no node yet need not be deleted: it is enough that they lose their claim to it."""
+        displaced = self._evictions.displaced(decision.victims)
         for victim in decision.victims:
-            if self._pod(victim.key) is None:
-                gone.add(victim.uid)
-                continue
-            condition = {
-                "type": "DisruptionTarget",
-                "status": "True",
-                "reason": "PreemptionByScheduler",
-                "message": f"muster-scheduler: preempting to accommodate {preemptor.key}",
-                "lastTransitionTime": now,
-            }
-            body = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
-            self._evictions.append(Patch(core.POD, victim.key, body, PatchType.STRATEGIC, "status", options=OPTIONS))
-            self._evictions.append(Delete(core.POD, victim.key, uid=victim.uid, options=OPTIONS))
-            found = self._pod(victim.key)
-            if found is not None:
-                message = f"Preempted by {preemptor.key} on node {bindings[0].assigned.node}"
-                self._reporter.events.record(found, "Normal", "Preempted", message)
-        for binding in bindings:
-            body = {"metadata": {"uid": binding.pod.uid}, "status": {"nominatedNodeName": binding.assigned.node}}
-            self._evictions.append(Patch(core.POD, binding.pod.key, body, subresource="status", options=OPTIONS))
-        waiting = {victim.uid for victim in decision.victims} - gone
-        if waiting:
-            self._waiting.append(_Waiting(bindings, waiting))
+            waited = self._permits.pop(victim.uid, None)
+            if waited is not None:
+                displaced.append(waited[0])
+        for binding in displaced:
+            self._take_back(binding)
+        return {binding.pod.uid for binding in displaced}
+
+    def _admit(self, binding: Binding) -> None:
+        """Reserve and Permit, at once."""
+        outcome = self._cycles.admit(binding)
+        uid = binding.pod.uid
+        if isinstance(outcome, Wait):
+            now = self._clock.monotonic()
+            deadline = self._permits[uid][1] if uid in self._permits else now + outcome.seconds
+            self._permits[uid] = (binding, deadline)
+            return
+        self._permits.pop(uid, None)
+        if isinstance(outcome, Trouble):
+            self._refused(binding, outcome)
+        elif self._cycles.needs_time(binding.pod):
+            self._slow.append(binding)
         else:
-            self._ready.extend(bindings)
+            self._ready.append(binding)
+
+    def _ask_again(self) -> None:
+        """Pods that a Permit plugin lets wait: asked again, and given up at their deadline."""
+        now = self._clock.monotonic()
+        for uid, (binding, deadline) in list(self._permits.items()):
+            if now < deadline:
+                self._admit(binding)
+            else:
+                del self._permits[uid]
+                self._refused(binding, Trouble("Permit", "waited too long for a permit"))
 
     # On its own
 
     async def run(self) -> None:
-        while True:
-            await self._has_work.wait()
-            self._has_work.clear()
-            while self._ready or self._evictions:
-                await self._write_batch()
-            await self._ask_again()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._has_work.wait()
+                self._has_work.clear()
+                while self._slow:
+                    binding = self._slow.popleft()
+                    tasks.create_task(self._prepare(binding), name=f"scheduler: preparing {binding.pod.key}")
+                while self._ready or (self._evictions.has_writes and not self._is_paused):
+                    await self._write_batch()
+
+    async def _prepare(self, binding: Binding) -> None:
+        async with self._room:
+            trouble = await self._cycles.prepare(binding)
+            bound = trouble or await self._cycles.bind(binding)
+        if isinstance(bound, Trouble):
+            self._refused(binding, bound)
+        elif bound:
+            self._tell_bound(binding, self._pod(binding.pod.key))
+        else:
+            self._ready.append(binding)
+            self._has_work.set()
 
     async def _write_batch(self) -> None:
-        evictions, self._evictions = self._evictions, []
+        others = [] if self._is_paused else self._evictions.take_writes()
         taken = [self._ready.popleft() for _ in range(min(len(self._ready), _BATCH))]
-        bindings = [binding for binding in taken if await self._may_bind(binding)]
-        binds = [self._bind(binding.assigned) for binding in bindings]
+        bindings = []
+        for binding in taken:
+            if self._has_node(binding.node):
+                bindings.append(binding)
+            else:
+                self._take_back(binding)
+        writes: list[Write] = [*map(self._bind, bindings), *others]
+        if not writes:
+            return
         try:
-            results = await self._store.write([*binds, *evictions])
+            results = await self._store.write(writes)
         except (ApiError, OSError) as error:
             _log.warning("nothing could be bound: %s", error)
-            results = [Refused(errors.Unavailable(str(error)))] * (len(binds) + len(evictions))
+            results = [Refused(errors.Unavailable(str(error)))] * len(writes)
         for binding, result in zip(bindings, results, strict=False):
             self._settle(binding, result)
-        self._retry(evictions, results[len(binds) :])
+        self._retry(others, results[len(bindings) :])
 
-    def _bind(self, assigned: Assigned) -> Bind:
-        annotations = {DEVICES_ANNOTATION: assigned.devices} if assigned.devices else {}
-        pod = assigned.pod
-        return Bind(core.POD, pod.key, assigned.node, pod.uid, annotations, OPTIONS)
+    def _bind(self, binding: Binding) -> Bind:
+        devices = binding.assigned.devices
+        annotations = {DEVICES_ANNOTATION: devices} if devices else {}
+        return Bind(core.POD, binding.pod.key, binding.node, binding.pod.uid, annotations, OPTIONS)
 
-    def _settle(self, binding: _Binding, result: Result) -> None:
-        pod, node = binding.pod, binding.assigned.node
-        if not isinstance(result, Refused):
-            self._reporter.events.record(
-                result.object, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}"
-            )
-            for plugin in self._profile(pod).post_bind:
-                plugin.post_bind(pod, node)
-            return
-        _log.info("binding %s to %s was refused: %s", pod.key, node, result.error)
+    def _settle(self, binding: Binding, result: Result) -> None:
+        if isinstance(result, Refused):
+            _log.info("binding %s to %s was refused: %s", binding.pod.key, binding.node, result.error)
+            self._take_back(binding)
+        else:
+            self._tell_bound(binding, result.object)
+
+    def _tell_bound(self, binding: Binding, pod: Object | None) -> None:
+        if pod is not None:
+            message = f"Successfully assigned {binding.pod.key} to {binding.node}"
+            self._reporter.events.record(pod, "Normal", "Scheduled", message)
+        self._cycles.bound(binding)
+
+    def _refused(self, binding: Binding, trouble: Trouble) -> None:
+        _log.warning("plugin %s on %s: %s", trouble.plugin, binding.pod.key, trouble.why)
+        self._reporter.waits([binding.pod.key], trouble.message, "SchedulerError")
         self._take_back(binding)
 
-    def _take_back(self, binding: _Binding) -> None:
-        for plugin in self._profile(binding.pod).reserve:
-            plugin.unreserve(binding.pod, binding.assigned.node)
-        found = self._pod(binding.pod.key)
-        if found is not None and found.uid == binding.pod.uid and found.read(core.Pod).spec.node_name:
-            return  # somebody else was faster; the store tells where it is
+    def _take_back(self, binding: Binding) -> None:
+        self._cycles.undo(binding)
         self._failed.append(binding)
         self._news.set()
 
@@ -189,67 +221,10 @@ class Binder:
             if isinstance(result, Refused) and result.error.retryable and not isinstance(result.error, errors.Conflict)
         ]
         if again:
-            self._evictions += again
-            asyncio.get_running_loop().call_later(1.0, self._has_work.set)
+            self._evictions.put_back(again)
+            self._is_paused = True
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._go_on)
 
-    # The plugins of the binding cycle
-
-    def _profile(self, pod: PodInfo) -> Profile:
-        return self._engine.scheduler.profile_of(pod)
-
-    async def _may_bind(self, binding: _Binding) -> bool:
-        """Reserve, Permit and PreBind. A plugin that refuses or raises sends the pod back to the queue."""
-        profile = self._profile(binding.pod)
-        if not profile.reserve and not profile.permit and not profile.pre_bind:
-            return True
-        pod, node = binding.pod, binding.assigned.node
-        calling: object = None
-        try:
-            for reserving in profile.reserve:
-                calling = reserving
-                if not reserving.reserve(pod, node).is_success:
-                    return self._refused(binding, calling, "refused to reserve")
-            for permitting in profile.permit:
-                calling = permitting
-                status, seconds = permitting.permit(pod, node)
-                if status.code is Code.WAIT:
-                    deadline = self._permits.get(pod.uid, (binding, self._clock.monotonic() + seconds))[1]
-                    self._permits[pod.uid] = (binding, deadline)
-                    return False
-                if not status.is_success:
-                    return self._refused(binding, calling, ", ".join(status.reasons) or "refused to permit")
-            for preparing in profile.pre_bind:
-                calling = preparing
-                if not (await preparing.pre_bind(pod, node)).is_success:
-                    return self._refused(binding, calling, "refused before binding")
-        except Exception as error:
-            return self._refused(binding, calling, f"{type(error).__name__}: {error}")
-        self._permits.pop(pod.uid, None)
-        return True
-
-    def _refused(self, binding: _Binding, plugin: object, why: str) -> bool:
-        _log.warning("plugin %s on %s: %s", name_of(plugin), binding.pod.key, why)
-        self._permits.pop(binding.pod.uid, None)
-        message = f'running plugin "{name_of(plugin)}": {why}'
-        self._reporter.waits([binding.pod.key], message, "SchedulerError")
-        self._take_back(binding)
-        return False
-
-    async def _ask_again(self) -> None:
-        """Pods that a Permit plugin lets wait: asked again whenever something was bound, given up at their deadline."""
-        now = self._clock.monotonic()
-        for uid, (binding, deadline) in list(self._permits.items()):
-            if now >= deadline:
-                del self._permits[uid]
-                self._refused(binding, None, "waited too long for a permit")
-            elif await self._may_bind(binding):
-                self._ready.append(binding)
-        if self._ready:
-            self._has_work.set()
-        elif self._permits:
-            soonest = min(deadline for _, deadline in self._permits.values())
-            asyncio.get_running_loop().call_later(max(0.0, min(1.0, soonest - now)), self._has_work.set)
-
-
-def _has_ended(pod: Object) -> bool:
-    return pod.kind is core.POD and pod.read(core.Pod).status.phase in ("Succeeded", "Failed")
+    def _go_on(self) -> None:
+        self._is_paused = False
+        self._has_work.set()

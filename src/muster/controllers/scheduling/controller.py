@@ -9,10 +9,12 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from muster.api import core
+from muster.api import core, volcano
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
+from muster.cluster.state import FINISHED
 from muster.controllers.scheduling.binder import Binder
+from muster.controllers.scheduling.holding import Holding
 from muster.controllers.scheduling.reporter import Reporter
 from muster.placement.engine import KINDS, Engine, Faulted
 from muster.placement.queueing.entities import Queued
@@ -58,7 +60,8 @@ class _Run:
             informer.on_event(self._heard)
         self._events = EventRecorder(store, clock, "muster-scheduler")
         self._reporter = Reporter(store, clock, self._events, self._pod)
-        self._binder = Binder(store, clock, engine, self._reporter, self._pod, self._news)
+        self._binder = Binder(store, clock, engine, self._reporter, self._pod, self._has_node, self._news)
+        self._holding = Holding(engine, clock, self._reporter)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -66,12 +69,16 @@ class _Run:
                 tasks.create_task(informer.run(), name=f"scheduler: {informer.selection.kind.plural}")
             tasks.create_task(self._events.run(), name="scheduler: events")
             await all_synced(self._informers)
+            await self._read_first()
             tasks.create_task(self._binder.run(), name="scheduler: binding")
             tasks.create_task(self._reporter.run(), name="scheduler: reasons")
             await self._decide_for_ever()
 
     def _pod(self, key: Key) -> Object | None:
         return self._last.get((core.POD, key))
+
+    def _has_node(self, name: str) -> bool:
+        return (core.NODE, Key("", name)) in self._last
 
     # What happened
 
@@ -91,17 +98,34 @@ class _Run:
             self._inbox.append((old, found))
         self._news.set()
 
+    async def _read_first(self) -> None:
+        """All that was there before, and nothing is decided until it is known: pods that run count. In an order that
+        does not depend on which list came first, pods by age: those that waited before a restart do not lose their
+        place."""
+        self._inbox = deque(sorted(self._inbox, key=_first_things_first))
+        while self._inbox:
+            self._read_inbox()
+            await asyncio.sleep(0)
+
     def _read_inbox(self) -> None:
-        until = self._clock.monotonic() + SLICE_SECONDS
         now = self._clock.monotonic()
         while self._inbox:
             old, new = self._inbox.popleft()
-            self._engine.take(old, new, now)
-            if new is None or (old is not None and new.kind is core.POD):
-                self._binder.pod_changed(old, new)
-            if self._clock.monotonic() > until:
-                self._news.set()
+            self._take(old, new, now)
+            if self._clock.monotonic() > now + SLICE_SECONDS:
                 return
+
+    def _take(self, old: Object | None, new: Object | None, now: float) -> None:
+        self._engine.take(old, new, now)
+        found = new or old
+        assert found is not None
+        if found.kind is core.POD:
+            if new is None or _has_ended(new):
+                self._binder.pod_ended(found.uid)
+                self._reporter.ended(found.uid)
+            self._holding.heard(old, new)
+        elif found.kind is volcano.POD_GROUP:
+            self._holding.heard(old, new)
 
     # What follows
 
@@ -114,6 +138,7 @@ class _Run:
                 self._carry_out(await self._decide(attempt))
                 if self._clock.monotonic() > until or self._inbox:
                     break
+            self._holding.tell()
             self._binder.flush()
             if attempt is not None or self._inbox:
                 await asyncio.sleep(0)
@@ -138,10 +163,21 @@ class _Run:
 
     async def _wait(self) -> None:
         now = self._clock.monotonic()
-        due = self._engine.queue.next_time(now)
-        seconds = _LONGEST_SLEEP if due is None else max(0.0, min(due - now, _LONGEST_SLEEP))
+        times = (self._engine.queue.next_time(now), self._binder.next_time(), self._holding.next_time())
+        due = min((time for time in times if time is not None), default=now + _LONGEST_SLEEP)
+        seconds = max(0.0, min(due - now, _LONGEST_SLEEP))
         try:
             async with asyncio.timeout(seconds or 0.001):
                 await self._news.wait()
         except TimeoutError:
             return
+
+
+def _first_things_first(change: tuple[Object | None, Object | None]) -> tuple[int, str, int]:
+    found = change[1] or change[0]
+    assert found is not None
+    return KINDS.index(found.kind), found.meta.creation_timestamp or "", found.revision
+
+
+def _has_ended(pod: Object) -> bool:
+    return pod.read(core.Pod).status.phase in FINISHED

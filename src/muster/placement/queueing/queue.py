@@ -6,7 +6,7 @@ of its first arrival, however often it was tried since.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -249,13 +249,16 @@ class SchedulingQueue:
             backoff_until=entity.backoff_until if entity.place is Place.BACKOFF else None,
         )
 
-    def oldest_blocked_gang(self, now: float, after_seconds: float) -> Queued | None:
+    def oldest_blocked_gang(
+        self, now: float, after_seconds: float, passing_over: Container[EntityKey] = ()
+    ) -> Queued | None:
         """The gang first in order among those that were rejected, and not placed, for so long. For it the runtime may
         hold back what becomes free, so that smaller work does not overtake it for ever."""
         waited = (
             entity
             for entity in self._blocked.values()
             if entity.members
+            and entity.key not in passing_over
             and entity.place is not Place.GATED
             and entity.blocked_since is not None
             and now - entity.blocked_since >= after_seconds

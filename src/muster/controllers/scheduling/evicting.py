@@ -1,0 +1,131 @@
+"""Makes room: victims are told why and deleted, and those they leave for wait until they are gone."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from muster.api import core, timestamps
+from muster.api.objects import Key, Object
+from muster.cluster.pods import PodInfo
+from muster.controllers.scheduling.cycles import Binding
+from muster.controllers.scheduling.reporter import OPTIONS, Reporter
+from muster.placement.queueing.entities import EntityKey
+from muster.runtime.clock import Clock
+from muster.store.protocol import Delete, Patch, PatchType, Write
+
+_MARGIN_SECONDS = 10.0  # beyond the grace of the victims: for their agents to say that they are gone
+_DEFAULT_GRACE = 30
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A decision whose victims have not all gone yet."""
+
+    key: EntityKey
+    bindings: list[Binding]
+    victims: set[str]
+    deadline: float
+
+
+class Evictions:
+    def __init__(self, clock: Clock, reporter: Reporter, pod: Callable[[Key], Object | None]) -> None:
+        self._clock = clock
+        self._reporter = reporter
+        self._pod = pod
+        self._waiting: list[_Waiting] = []
+        self._writes: list[Write] = []
+
+    def start(self, key: EntityKey, bindings: list[Binding], victims: Iterable[PodInfo]) -> list[Binding]:
+        """Returns those of the bindings that need not wait: all of them where the victims have gone already."""
+        preemptor, gone = bindings[0], set()
+        found = {victim.uid: self._pod(victim.key) for victim in victims}
+        graces = [0]
+        for victim in victims:
+            pod = found[victim.uid]
+            if pod is None or pod.uid != victim.uid:
+                gone.add(victim.uid)
+                continue
+            graces.append(pod.read(core.Pod).spec.termination_grace_period_seconds or _DEFAULT_GRACE)
+            self._evict(pod, preemptor)
+        self._writes += [_nominate(binding.pod, binding.node) for binding in bindings]
+        left = found.keys() - gone
+        if not left:
+            return bindings
+        deadline = self._clock.monotonic() + max(graces) + _MARGIN_SECONDS
+        self._waiting.append(_Waiting(key, bindings, set(left), deadline))
+        return []
+
+    def join(self, key: EntityKey, bindings: Sequence[Binding]) -> bool:
+        """Further members of a gang that waits for room wait with it: else they would run without the others, should
+        those get no room after all."""
+        waiting = next((one for one in self._waiting if one.key == key), None) if self._waiting else None
+        if waiting is not None:
+            waiting.bindings.extend(bindings)
+        return waiting is not None
+
+    def ended(self, uid: str) -> list[Binding]:
+        """The pod is gone, or has finished. Returns what may now go on."""
+        ready = []
+        for waiting in list(self._waiting):
+            waiting.victims.discard(uid)
+            waiting.bindings = [binding for binding in waiting.bindings if binding.pod.uid != uid]
+            if not waiting.victims or not waiting.bindings:
+                self._waiting.remove(waiting)
+                ready += waiting.bindings
+        return ready
+
+    def displaced(self, victims: Iterable[PodInfo]) -> list[Binding]:
+        """What waits here and is itself a victim now. It has no node yet: it gives up its claim, and lives."""
+        uids = {victim.uid for victim in victims}
+        found = [one for one in self._waiting if any(binding.pod.uid in uids for binding in one.bindings)]
+        for waiting in found:
+            self._waiting.remove(waiting)
+        return [binding for waiting in found for binding in waiting.bindings]
+
+    def overdue(self) -> list[Binding]:
+        """What has waited in vain: it may find room elsewhere meanwhile."""
+        now = self._clock.monotonic()
+        late = [waiting for waiting in self._waiting if now >= waiting.deadline]
+        self._waiting = [waiting for waiting in self._waiting if now < waiting.deadline]
+        return [binding for waiting in late for binding in waiting.bindings]
+
+    def next_time(self) -> float | None:
+        return min((waiting.deadline for waiting in self._waiting), default=None)
+
+    def forget_promise(self, pods: Iterable[PodInfo]) -> None:
+        """The node that they were promised is no hope any more."""
+        for pod in pods:
+            found = self._pod(pod.key)
+            if found is not None and found.uid == pod.uid and found.read(core.Pod).status.nominated_node_name:
+                self._writes.append(_nominate(pod, None))
+
+    def take_writes(self) -> list[Write]:
+        writes, self._writes = self._writes, []
+        return writes
+
+    def put_back(self, writes: Sequence[Write]) -> None:
+        """These were refused for now."""
+        self._writes[:0] = writes
+
+    @property
+    def has_writes(self) -> bool:
+        return bool(self._writes)
+
+    def _evict(self, victim: Object, preemptor: Binding) -> None:
+        """Told why, then deleted with its own grace."""
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"muster-scheduler: preempting to accommodate {preemptor.pod.key}",
+            "lastTransitionTime": timestamps.to_text(self._clock.now()),
+        }
+        body = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
+        self._writes.append(Patch(core.POD, victim.key, body, PatchType.STRATEGIC, "status", options=OPTIONS))
+        self._writes.append(Delete(core.POD, victim.key, uid=victim.uid, options=OPTIONS))
+        message = f"Preempted by {preemptor.pod.key} on node {preemptor.node}"
+        self._reporter.events.record(victim, "Normal", "Preempted", message)
+
+
+def _nominate(pod: PodInfo, node: str | None) -> Write:
+    body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
+    return Patch(core.POD, pod.key, body, subresource="status", options=OPTIONS)

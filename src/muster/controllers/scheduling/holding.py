@@ -1,0 +1,55 @@
+"""Tells people of pods that may not even be tried yet, such as the members of a gang that is not complete."""
+
+from muster.api import core
+from muster.api.objects import Key, Object
+from muster.cluster.groups import GroupKey
+from muster.cluster.pods import GROUP_ANNOTATION
+from muster.controllers.scheduling.reporter import Reporter
+from muster.placement.engine import Engine
+from muster.runtime.clock import Clock
+
+PATIENCE_SECONDS = 1.0
+"""Most gangs are made pod by pod: nothing is worth saying before they have had time for that."""
+
+
+class Holding:
+    def __init__(self, engine: Engine, clock: Clock, reporter: Reporter) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._reporter = reporter
+        self._due: dict[GroupKey | Key, tuple[float, str]] = {}  # in the order of time, with the uid of a lone pod
+
+    def heard(self, old: Object | None, new: Object | None) -> None:
+        """After the engine has heard of it: a pod or a group came, changed or went."""
+        found = new or old
+        assert found is not None
+        if found.kind is not core.POD:
+            self._put(GroupKey(*found.key))
+            return
+        group = (found.meta.annotations or {}).get(GROUP_ANNOTATION)
+        if group:
+            self._put(GroupKey(found.key.namespace, group))
+        elif new is not None and self._engine.held(new.uid) and not new.read(core.Pod).spec.scheduling_gates:
+            self._put(new.key, new.uid)
+
+    def tell(self) -> None:
+        """Whatever is due. Pods with scheduling gates of their own say so themselves."""
+        now = self._clock.monotonic()
+        while self._due:
+            key, (due, uid) = next(iter(self._due.items()))
+            if due > now:
+                return
+            del self._due[key]
+            if isinstance(key, GroupKey):
+                for pod in self._engine.groups.members(key).pending.values():
+                    reason = "" if pod.spec.scheduling_gates else self._engine.held(pod.uid)
+                    if reason:
+                        self._reporter.waits([pod.key], reason, "Unschedulable")
+            elif reason := self._engine.held(uid):
+                self._reporter.waits([key], reason, "Unschedulable")
+
+    def next_time(self) -> float | None:
+        return next(iter(self._due.values()))[0] if self._due else None
+
+    def _put(self, key: GroupKey | Key, uid: str = "") -> None:
+        self._due.setdefault(key, (self._clock.monotonic() + PATIENCE_SECONDS, uid))
