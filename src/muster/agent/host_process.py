@@ -7,8 +7,10 @@ namespaces: isolation is a directory, a process group, resource limits and an en
 import asyncio
 import contextlib
 import errno
+import functools
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -32,6 +34,8 @@ MARK = "MUSTER_ATTEMPT"
 """The variable by which every process of an attempt is known, should its keeper be killed."""
 _POLL_SECONDS = 0.05
 _REPLY_SECONDS = 30.0
+_MOST_FILES = 65_536
+_DESCRIPTOR_SHARE = 0.75
 _SURVIVOR_ROUNDS = 20  # a process may fork while the others are being killed
 _VANISHED = "the process that kept this container is gone without having written how it ended: killed, or a reboot"
 
@@ -282,7 +286,7 @@ class _Launcher(asyncio.Protocol):
                 # Its own session: a terminal's Ctrl-C, or the death of the agent's group, must not reach it.
                 starter = await asyncio.create_subprocess_exec(
                     sys.executable,
-                    *("-I", "-S", str(Path(keeper.__file__)), str(theirs.fileno())),
+                    *("-I", "-S", str(Path(keeper.__file__)), str(theirs.fileno()), str(_allow_open_files())),
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -408,9 +412,25 @@ def _open_pidfd(pid: int) -> int | None:
     if sys.platform != "linux":
         return None
     try:
-        return os.pidfd_open(pid)
+        fd = os.pidfd_open(pid)
     except OSError:
         return None
+    # The lowest free number is given: a high one says how many are in use. The rest is for those who cannot do without.
+    if fd > _DESCRIPTOR_SHARE * resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
+        os.close(fd)
+        return None
+    return fd
+
+
+@functools.cache
+def _allow_open_files() -> int:
+    """Let this process open as many files as it is permitted to: each attempt that it waits for takes one. Returns the
+    limit as it was before, which is the one for commands."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    return soft
 
 
 _runtime: type[Runtime] = HostProcessRuntime

@@ -1,6 +1,6 @@
 """The keeper: stands between the agent and one container attempt, and outlives the agent.
 
-A standalone script (`python -I -S keeper.py FD`) with only the standard library, and only the small part of it: it must
+A standalone script (`python -I -S keeper.py FD FILES`) with only the standard library, and a small part of it: it must
 never import muster. One *launcher* runs for each agent; it reads launch requests (JSON lines) from the socket it
 inherited and forks, without exec, a *keeper* for each attempt. The keeper starts the user's command in a session of its
 own, copies its output into a log in CRI form, and when it ends writes `<attempt>.exit.json` and leaves. From the fork
@@ -599,5 +599,7 @@ def serve(agent: socket.socket) -> None:
 if __name__ == "__main__":
     # The launcher is nobody's child: it leaves no zombie in an agent that does not wait for it.
     if os.fork() == 0:
+        # The agent may open more files than commands should: some still use select, which ends at 1024.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         serve(socket.socket(fileno=int(sys.argv[1])))
     os._exit(0)

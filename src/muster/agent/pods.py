@@ -5,6 +5,7 @@ Everything it knows beyond its memory lies in the pod's directory (all names rel
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
@@ -213,6 +214,8 @@ class PodWorker:
                 now = clock.now()
                 self._exited(name, number, Exit(128, 0, "StartError", _NO_COMMAND, now, now))
                 return
+            if number > 1:
+                prune(launch.attempt.directory, number - 1)
             found = await runtime.start(launch)
         except ConfigMissing as error:
             told = "FailedMount" if isinstance(error, volumes.NotMounted) else "Failed"
@@ -441,8 +444,33 @@ def saved_grant(home: Path) -> Grant | None:
     return devices.saved_grant(home / "devices.json")
 
 
+def prune(directory: Path, number: int) -> None:
+    """Remove what attempts before `number` left in a container's directory: a crash loop must not fill the disk."""
+    for name in os.listdir(directory):
+        attempt = name.partition(".")[0]
+        if attempt.isdecimal() and int(attempt) < number:
+            path = directory / name
+            if path.is_dir() and not path.is_symlink():  # of the container's own making, where its message belongs
+                erase(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
 def erase(home: Path) -> None:
     shutil.rmtree(home, ignore_errors=True)
+    if home.exists():
+        # Its processes may have locked directories even against their owner.
+        with contextlib.suppress(OSError):
+            _unlock(home)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _unlock(home: Path) -> None:
+    os.chmod(home, 0o700)
+    for directory, names, _ in os.walk(home):
+        for path in (os.path.join(directory, name) for name in names):
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
 
 
 def erase_all(homes: Iterable[Path]) -> None:

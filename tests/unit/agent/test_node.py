@@ -245,6 +245,8 @@ async def test_a_crash_loop_waits_longer_each_time_and_says_so(clock: VirtualClo
         assert waiting.state.waiting is not None
         assert waiting.state.waiting.reason == "CrashLoopBackOff"
         await clock.sleep(3600)
+        kept = {path.name for path in tmp_path.glob("pods/*/containers/main/*")}
+        assert kept == {f"{number}.state.json" for number in home.attempts()[-2:]}, "older ones would fill the disk"
         # 0, 10, 20, 40, 80, 160 and then 300 s apart.
         assert len(home.attempts()) == 2 + 5 + (3600 - 310) // 300
         assert (await home.pod("a")).status.container_statuses[0].restart_count == len(home.attempts()) - 1
