@@ -93,7 +93,7 @@ def reasons(answer: Document, name: str) -> Mapping[str, str]:
 
 
 def check_asked(what: str, named: Iterable[str], asked: Mapping[str, object]) -> None:
-    unknown = sorted(set(named) - asked.keys())
+    unknown = sorted({name for name in named if name not in asked})  # not `-`: that walks all that was asked
     if unknown:
         listed = ", ".join(repr(name[:_LONGEST]) for name in unknown[:_NAMED])
         more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
