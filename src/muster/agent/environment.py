@@ -1,6 +1,7 @@
 """The environment and command line of a container. Pure: what it refers to is fetched by the caller.
 
-The base is small: PATH, HOME, USER and LANG of the agent, and a TMPDIR inside the pod's directory. Host processes have
+The base is small: PATH, HOME, USER and LANG of the agent, and inside the pod's directory a TMPDIR and the file
+`MUSTER_TERMINATION_LOG`, whose content becomes the message of the container's end. Host processes have
 no mount namespace of their own, so a volume cannot appear at its mountPath; instead `MUSTER_VOLUME_<NAME>` names its
 path (see `agent.volumes`).
 """
