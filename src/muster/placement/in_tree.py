@@ -16,6 +16,7 @@ from muster.cluster.groups import PodGroups
 from muster.placement import framework
 from muster.placement.framework import Plugin
 from muster.placement.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from muster.placement.plugins.bin_packing import BinPacking, BinPackingArgs
 from muster.placement.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs, Evictions
 from muster.placement.plugins.deferred_pod_scheduling import DeferredPodScheduling
 from muster.placement.plugins.gang_scheduling import GangScheduling
@@ -114,6 +115,7 @@ IN_TREE: Mapping[str, Factory] = {
     ),
     "ImageLocality": _plain(lambda _: ImageLocality()),
     "GpuPacking": _with(GpuPackingArgs.from_document, lambda args, _: GpuPacking(args)),
+    "BinPacking": _with(BinPackingArgs.from_document, lambda args, _: BinPacking(args)),
     DEFAULT_BINDER: _plain(lambda _: DefaultBinder()),
     "GangScheduling": _plain(lambda shared: GangScheduling(shared.groups)),
     "TopologyPlacementGenerator": _plain(lambda shared: TopologyPlacementGenerator(shared.groups)),
