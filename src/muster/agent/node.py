@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from muster.agent import devices, environment, logs, messages, pods, registration, volumes
+from muster.agent import devices, directories, environment, logs, messages, pods, registration, volumes
 from muster.agent.devices import Grant, Ledger, Machine
 from muster.agent.environment import Sources
 from muster.agent.logs import LogOptions
@@ -125,7 +125,7 @@ class Agent:
     ) -> AsyncIterator[bytes]:
         """A container's output. Raises NotFound or BadRequest."""
         home = self._home / uid
-        found = pods.saved_object(home) if _is_plain(uid) else None
+        found = directories.saved_object(home) if _is_plain(uid) else None
         if found is None or found.key != Key(namespace, name) or found.uid != uid:
             raise errors.NotFound(f'pods "{name}" not found on node {self._config.name}', kind="pods", name=name)
         spec = found.read(core.Pod).spec
@@ -208,7 +208,7 @@ class Agent:
         self._workers[found.uid] = worker
         has_begun = any(c.attempt >= 0 for c in worker.state.containers)
         if has_begun:
-            held = pods.saved_grant(home) or Grant(devices.claim(worker.pod).needs)
+            held = directories.saved_grant(home) or Grant(devices.claim(worker.pod).needs)
             worker.grant = self._ledger.restore(found.uid, held)
         if is_gone:
             worker.disowned()
@@ -272,7 +272,7 @@ class Agent:
         home, discarded = self._home / uid, self._trash / uid
         if _is_plain(uid) and home.exists():
             home.rename(discarded)
-            self._spawn(asyncio.to_thread(pods.erase, discarded), f"removal of {home.name}")
+            self._spawn(asyncio.to_thread(directories.erase, discarded), f"removal of {home.name}")
 
     async def _sweep(self) -> None:
         """Once, when the first list is in: directories whose pods are gone. What still runs there is ended first."""
@@ -282,7 +282,7 @@ class Agent:
         for home in sorted(self._home.iterdir()):
             if home.name in known or home.name in self._starting or home.name in self._workers:
                 continue
-            found = pods.saved_object(home)
+            found = directories.saved_object(home)
             if found is None or found.uid != home.name:
                 self._erase(home.name)
                 continue
@@ -293,7 +293,7 @@ class Agent:
             await self._changed.wait()
         self._is_settled = True
         self._admit_waiting()
-        await asyncio.to_thread(pods.erase_all, discarded)
+        await asyncio.to_thread(directories.erase_all, discarded)
 
     async def _fetch(self, pod: core.Pod) -> Sources:
         """The ConfigMaps and Secrets that a pod refers to, as far as they exist."""

@@ -1,24 +1,19 @@
 """One pod on its node: the shell around `lifecycle.step`. Carries out effects and turns what happens into events.
 
-Everything it knows beyond its memory lies in the pod's directory (all names relative, so that it can be copied):
-`pod.json`, `devices.json`, `containers/<name>/<attempt>.*`, `volumes/`, `work/`, `tmp/`.
+Everything it knows beyond its memory lies in the pod's directory (see `agent.directories`).
 """
 
 import asyncio
-import contextlib
 import logging
-import os
-import shutil
 import signal
-import stat
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aiohttp
 
-from muster.agent import devices, environment, lifecycle, logs, messages, probes, status, telling, volumes
+from muster.agent import devices, directories, environment, lifecycle, logs, messages, probes, status, telling, volumes
 from muster.agent.devices import Grant
 from muster.agent.environment import ConfigMissing, Facts, Sources
 from muster.agent.messages import Effect, Event
@@ -39,7 +34,6 @@ _SIGNALS = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
 _STORY = 100
 _RETRY_SECONDS = 10.0
 _MESSAGE_LINES = 80
-_MESSAGE_BYTES = 4096
 _MESSAGE_LOG_BYTES = 2048
 _HOOK_SECONDS = 86_400.0  # Kubernetes has no limit either; one that hangs ends with its container
 _NO_COMMAND = (
@@ -100,7 +94,7 @@ class PodWorker:
     def save(self) -> None:
         """Write down whom this directory belongs to and what it holds."""
         self.home.mkdir(parents=True, exist_ok=True)
-        _write_whole(self.home / "pod.json", self.object.raw)
+        directories.write_whole(self.home / "pod.json", self.object.raw)
         devices.save_grant(self.home / "devices.json", self.grant)
 
     def admit(self) -> None:
@@ -127,7 +121,7 @@ class PodWorker:
         """Find what an earlier agent process left. Ends with the pod's life going on."""
         for plan in self.state.plan.containers:
             directory = self.home / "containers" / plan.name
-            numbers = started_attempts(directory)
+            numbers = directories.started_attempts(directory)
             if not numbers:
                 continue
             found = await self._around.runtime.adopt(Attempt(directory, numbers[-1]))
@@ -215,7 +209,7 @@ class PodWorker:
                 self._exited(name, number, Exit(128, 0, "StartError", _NO_COMMAND, now, now))
                 return
             if number > 1:
-                prune(launch.attempt.directory, number - 1)
+                directories.prune(launch.attempt.directory, number - 1)
             found = await runtime.start(launch)
         except ConfigMissing as error:
             told = "FailedMount" if isinstance(error, volumes.NotMounted) else "Failed"
@@ -251,7 +245,7 @@ class PodWorker:
 
     def _with_message(self, name: str, number: int, end: Exit) -> Exit:
         """What the container said of its end: in the file meant for it or, where it asks for that, in its log."""
-        message = _read_message(self._message_path(name, number)) or end.message
+        message = directories.read_message(self._message_path(name, number)) or end.message
         policy = self._container(name).termination_message_policy
         if end.exit_code and not message and policy == "FallbackToLogsOnError":
             directory = self.home / "containers" / name
@@ -421,87 +415,9 @@ def limits_of(container: core.Container) -> Limits:
     )
 
 
-def started_attempts(directory: Path) -> list[int]:
-    """Numbers of the attempts that were ever started in a container's directory, in order."""
-    try:
-        names = os.listdir(directory)
-    except OSError:
-        return []
-    suffix = ".state.json"
-    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
-    return sorted(int(stem) for stem in stems if stem.isdecimal())
-
-
-def saved_object(home: Path) -> Object | None:
-    """The pod whose directory this is, as it was last seen; None where it cannot be known."""
-    try:
-        return Object(core.POD, (home / "pod.json").read_bytes())
-    except (OSError, ValueError):
-        return None
-
-
-def saved_grant(home: Path) -> Grant | None:
-    return devices.saved_grant(home / "devices.json")
-
-
-def prune(directory: Path, number: int) -> None:
-    """Remove what attempts before `number` left in a container's directory: a crash loop must not fill the disk."""
-    for name in os.listdir(directory):
-        attempt = name.partition(".")[0]
-        if attempt.isdecimal() and int(attempt) < number:
-            path = directory / name
-            if path.is_dir() and not path.is_symlink():  # of the container's own making, where its message belongs
-                erase(path)
-            else:
-                path.unlink(missing_ok=True)
-
-
-def erase(home: Path) -> None:
-    shutil.rmtree(home, ignore_errors=True)
-    if home.exists():
-        # Its processes may have locked directories even against their owner.
-        with contextlib.suppress(OSError):
-            _unlock(home)
-        shutil.rmtree(home, ignore_errors=True)
-
-
-def _unlock(home: Path) -> None:
-    os.chmod(home, 0o700)
-    for directory, names, _ in os.walk(home):
-        for path in (os.path.join(directory, name) for name in names):
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
-
-
-def erase_all(homes: Iterable[Path]) -> None:
-    for home in homes:
-        erase(home)
-
-
 def _grace_of(found: Object) -> float:
     asked = found.meta.deletion_grace_period_seconds
     if asked is not None:
         return float(asked)
     grace = found.read(core.Pod).spec.termination_grace_period_seconds
     return 30.0 if grace is None else float(grace)
-
-
-def _read_message(path: Path) -> str:
-    """The end of what a container left there. It may have left anything: a pipe must not hold us up."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        found = os.fstat(fd)
-        is_file = stat.S_ISREG(found.st_mode)
-        content = os.pread(fd, _MESSAGE_BYTES, max(0, found.st_size - _MESSAGE_BYTES)) if is_file else b""
-    finally:
-        os.close(fd)
-    return content.decode(errors="replace")
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent import pods
+from muster.agent import directories
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_directories_that_were_locked_are_removed_too(owned: Path) -> None:
     (home / "a" / "link").symlink_to(outside)
     for locked in (home / "a" / "b", home / "a", home):
         locked.chmod(0)
-    pods.erase(home)
+    directories.erase(home)
     assert not home.exists()
     assert outside.stat().st_mode & 0o777 == 0o500, "what a link points to is not the pod's"
 
@@ -45,5 +45,5 @@ def test_only_earlier_attempts_are_pruned(tmp_path: Path) -> None:
     for name in ("0.log", "1.log", "1.exit.json", "2.log", "2.log.1", "10.log", "other", "x.1.log"):
         (tmp_path / name).touch()
     (tmp_path / "1.message" / "made").mkdir(parents=True)
-    pods.prune(tmp_path, 2)
+    directories.prune(tmp_path, 2)
     assert {path.name for path in tmp_path.iterdir()} == {"2.log", "2.log.1", "10.log", "other", "x.1.log"}
