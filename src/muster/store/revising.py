@@ -220,9 +220,10 @@ def _updated(
     _keep_identity(kind, old_meta, meta)
     if not is_apply:
         _set_or_drop(meta, "managedFields", old_meta.get("managedFields"))
-    kind.default(new)
-    if kind is core.POD:
-        completing.carry_over_pod(old, new)
+    if subresource != "status":  # a status is written by those who know what it means
+        kind.default(new)
+        if kind is core.POD:
+            completing.carry_over_pod(old, new)
     warnings = _check_known(kind, new, options)
     if _same(old, new, with_managers=is_apply):
         return Revised(old, is_changed=False, warnings=warnings)
@@ -249,10 +250,9 @@ def _updated(
 def _limit_to(subresource: str, kind: Kind, old: Document, new: Document) -> Document:
     """Only the part that the endpoint may change: the status, or everything but the status."""
     if subresource == "status":
-        limited = raw.copy(old)
+        limited: Document = raw.copy(old)
         limited["metadata"]["uid"] = raw.dig(new, "metadata", "uid")  # a precondition where the caller names it
-        limited["metadata"]["managedFields"] = raw.dig(new, "metadata", "managedFields")
-        _set_or_drop(limited["metadata"], "managedFields", limited["metadata"]["managedFields"])
+        _set_or_drop(limited["metadata"], "managedFields", raw.dig(new, "metadata", "managedFields"))
         _set_or_drop(limited, "status", new.get("status"))
         return limited
     if kind.has_status:
@@ -327,7 +327,7 @@ def _headed(kind: Kind, document: Document) -> Document:
 
 
 def _generated_name(kind: Kind, meta: Document, context: Context) -> str:
-    stem = meta["generateName"][: _MAX_NAME - _SUFFIX_LENGTH]
+    stem = str(meta["generateName"])[: _MAX_NAME - _SUFFIX_LENGTH]
     for _ in range(8):
         letters = (_SUFFIX_LETTERS[context.bits(16) % len(_SUFFIX_LETTERS)] for _ in range(_SUFFIX_LENGTH))
         name = stem + "".join(letters)

@@ -20,9 +20,14 @@ UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
 
 
 def default_pod(document: Document) -> None:
-    filled, quality = _filled(raw.encode(document.pop("spec", None)))
+    spec = document.pop("spec", None)
+    # The one field that sets apart pods of one template, once they are placed.
+    node = spec.pop("nodeName", None) if isinstance(spec, dict) else None
+    filled, quality = _filled(raw.encode(spec))
     drop_nulls(document)
     document["spec"] = raw.decode(filled)
+    if node is not None:
+        document["spec"]["nodeName"] = node
     status = made_child(document, "status")
     fill(status, "phase", "Pending")
     fill(status, "qosClass", quality)

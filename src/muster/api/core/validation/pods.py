@@ -29,7 +29,10 @@ def validate_pod(pod: Pod) -> list[FieldError]:
 
 
 def _pod(pod: Pod) -> Iterator[FieldError]:
-    yield from _spec_problems(raw.encode(pod.spec))
+    # Without the one field that sets apart pods of one template, once they are placed.
+    yield from _spec_problems(raw.encode(msgspec.structs.replace(pod.spec, node_name=None)))
+    if pod.spec.node_name:
+        yield from fields.dns_subdomain("spec.nodeName", pod.spec.node_name)
     if pod.spec.node_name and pod.spec.scheduling_gates:
         yield fields.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
