@@ -23,7 +23,7 @@ from muster.placement.queueing import SchedulingQueue, Timing
 from muster.placement.queueing.entities import Place, Queued
 from muster.placement.queueing.waking import ClusterChange
 from muster.placement.reserving import Reservations
-from muster.placement.scheduling import Decision, Scheduler
+from muster.placement.scheduling import Decision, Refusal, Scheduler
 
 KINDS: tuple[Kind, ...] = (
     core.NODE,
@@ -228,9 +228,13 @@ class Engine:
         if decision.refusal is None:
             self.queue.placed(attempt, placed, now)
         else:
-            self.queue.rejected(attempt, decision.refusal.plugins, now, placed=placed)
+            self.queue.rejected(attempt, self._rejecters(decision.refusal), now, placed=placed)
         self._reservations.look(now)
         return decision
+
+    def _rejecters(self, refusal: Refusal) -> frozenset[str]:
+        """Where there is no node that any plugin could have rejected, whatever helps one of them may help."""
+        return refusal.plugins or frozenset(self.scheduler.profile_of(refusal.pods[0]).wakes())
 
     def binding_failed(self, pod: PodInfo, attempt: Queued, found: Object | None, now: float) -> None:
         """What was assumed of the pod is taken back, and it is tried again after a rest. `found`: the pod as the store

@@ -1,244 +1,399 @@
-"""The binding controller over a store in memory, on virtual time."""
+"""The scheduler's shell over a store in memory, on virtual time: pods and gangs come, are bound, wait, and go."""
 
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+from tests.unit.controllers.scheduler_worlds import Spy, World, important, refusing_once
+
 from muster.api import conditions, core, errors
-from muster.api.objects import Key, Object
-from muster.cluster import ClusterArrays
-from muster.controllers.binding import BindingController
-from muster.placement import Gang, Verdict, place
+from muster.api.objects import Key
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
-from muster.store.protocol import Bind, Delete, Patch, Refused, Result, Selection, Store, Write, write_one
+from muster.store.protocol import Bind, Delete, Patch, Result, Write, Written, write_one
 from muster.testing.builders import a_node, a_pod, a_pod_group
-from muster.testing.staging import running, stage
 from muster.testing.virtual import on_virtual_time
-
-
-async def nodes_of(store: Store) -> dict[str, str]:
-    pods = (await store.list(Selection(core.POD))).items
-    return {pod.key.name: pod.read(core.Pod).spec.node_name or "" for pod in pods}
-
-
-async def read_pod(store: Store, name: str) -> core.Pod:
-    return (await store.get(core.POD, Key("default", name))).read(core.Pod)
-
-
-async def events_of(store: Store, name: str) -> dict[str, core.Event]:
-    found = [item.read(core.Event) for item in (await store.list(Selection(core.EVENT))).items]
-    return {event.reason or "": event for event in found if event.involved_object.name == name}
-
-
-async def finish(store: Store, name: str) -> None:
-    await write_one(
-        store, Patch(core.POD, Key("default", name), {"status": {"phase": "Succeeded"}}, subresource="status")
-    )
 
 
 @on_virtual_time
 async def test_a_lone_pod_is_bound_without_any_pause(clock: VirtualClock) -> None:
     async with EmbeddedStore.in_memory(clock=clock) as store:
-        await stage(store, a_node("n").cpu(4))
-        async with running(BindingController(store, clock).run):
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(4))
+        async with world.scheduling():
             await clock.sleep(10)
-            await stage(store, a_pod("p").cpu(1))
+            await world.stage(a_pod("p").cpu(1))
             created = clock.monotonic()
-            while not (await nodes_of(store))["p"]:
+            while not (await world.nodes())["p"]:
                 await asyncio.sleep(0)
             assert clock.monotonic() - created < 0.001
             await clock.sleep(1)
-            assert conditions.is_true((await read_pod(store, "p")).status.conditions, "PodScheduled")
-            assert (await events_of(store, "p"))["Scheduled"].message == "Successfully assigned default/p to n"
+            assert conditions.is_true((await world.pod("p")).status.conditions, "PodScheduled")
+            assert await world.told("p", "Scheduled") == {"Successfully assigned default/p to n": 1}
+            await world.check_engine()
 
 
 @on_virtual_time
 async def test_a_gang_is_bound_whole_or_not_at_all(clock: VirtualClock) -> None:
     async with EmbeddedStore.in_memory(clock=clock) as store:
-        await stage(store, a_node("n1").gpus(8), a_node("n2").gpus(8), a_pod_group("g").min_member(3))
-        async with running(BindingController(store, clock).run):
-            await stage(store, *(a_pod(f"p{n}").gpus(8).in_group("g") for n in range(3)))
+        world = World(store, clock)
+        await world.stage(a_node("n1").gpus(8), a_node("n2").gpus(8), a_pod_group("g").min_member(3))
+        async with world.scheduling():
+            await world.stage(*(a_pod(f"p{n}").gpus(8).in_group("g") for n in range(3)))
             await clock.sleep(5)
-            assert set((await nodes_of(store)).values()) == {""}
-            condition = conditions.find((await read_pod(store, "p0")).status.conditions, "PodScheduled")
-            assert condition is not None
-            assert (condition.status, condition.reason) == ("False", "Unschedulable")
-            assert condition.message == (
+            assert set((await world.nodes()).values()) == {""}
+            assert await world.reason("p0") == (
+                "Unschedulable",
                 "2 of the 3 pods that must start together can be placed: "
-                "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+                "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
             )
-            await stage(store, a_node("n3").gpus(8))
+            await world.stage(a_node("n3").gpus(8))
             await clock.sleep(0.01)
-            assert set((await nodes_of(store)).values()) == {"n1", "n2", "n3"}
+            assert set((await world.nodes()).values()) == {"n1", "n2", "n3"}
+            await world.check_engine()
 
 
 @on_virtual_time
 async def test_a_gang_waits_for_its_pods_and_says_so_after_a_moment(clock: VirtualClock) -> None:
     async with EmbeddedStore.in_memory(clock=clock) as store:
-        await stage(store, a_node("n").cpu(8))
-        async with running(BindingController(store, clock).run):
-            await stage(store, a_pod("a").in_group("g"))
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(8))
+        async with world.scheduling():
+            await world.stage(a_pod("a").in_group("g"))
             await clock.sleep(0.5)
-            assert not (await read_pod(store, "a")).status.conditions
+            assert await world.reason("a") == ("", "")
             await clock.sleep(1)
-            condition = conditions.find((await read_pod(store, "a")).status.conditions, "PodScheduled")
-            assert condition is not None
-            assert condition.message == 'pod group "g" does not exist'
-            await stage(store, a_pod_group("g").min_member(2))
+            assert 'waiting for pods\'s pod group "g"' in (await world.reason("a"))[1]
+            await world.stage(a_pod_group("g").min_member(2))
             await clock.sleep(10)
-            condition = conditions.find((await read_pod(store, "a")).status.conditions, "PodScheduled")
-            assert condition is not None
-            assert condition.message == 'pod group "g" needs 2 pods to start, 1 of them are there'
-            await stage(store, a_pod("b").in_group("g"))
+            reason, message = await world.reason("a")
+            assert reason == "Unschedulable"
+            assert "waiting for minCount pods" in message
+            await world.stage(a_pod("b").in_group("g"))
             await clock.sleep(0.01)
-            assert await nodes_of(store) == {"a": "n", "b": "n"}
+            assert await world.nodes() == {"a": "n", "b": "n"}
 
 
 @on_virtual_time
 async def test_what_frees_capacity_wakes_those_that_wait(clock: VirtualClock) -> None:
     async with EmbeddedStore.in_memory(clock=clock) as store:
-        await stage(store, a_node("n").cpu(2))
-        async with running(BindingController(store, clock).run):
-            await stage(store, a_pod("first").cpu(2))
-            await stage(store, a_pod("second").cpu(2), a_pod("third").cpu(2))
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(2))
+        async with world.scheduling():
+            await world.stage(a_pod("first").cpu(2))
+            await world.stage(a_pod("second").cpu(2), a_pod("third").cpu(2))
             await clock.sleep(60)
-            assert await nodes_of(store) == {"first": "n", "second": "", "third": ""}
-            await finish(store, "first")
+            assert await world.nodes() == {"first": "n", "second": "", "third": ""}
+            await world.finish("first")
             await clock.sleep(0.01)
-            assert await nodes_of(store) == {"first": "n", "second": "n", "third": ""}
-            await store.write([Delete(core.POD, Key("default", "second"), grace_seconds=0)])
+            assert await world.nodes() == {"first": "n", "second": "n", "third": ""}
+            await world.delete("second")
             await clock.sleep(0.01)
-            assert await nodes_of(store) == {"first": "n", "third": "n"}
+            assert await world.nodes() == {"first": "n", "third": "n"}
+
+
+@on_virtual_time
+async def test_higher_priority_goes_first_and_then_who_came_first(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        async with world.scheduling():
+            await world.stage(a_pod("early").cpu(2), a_pod("late").cpu(2), important("boss").cpu(2))
+            await clock.sleep(5)
+            await world.stage(a_node("n").cpu(2))
+            await clock.sleep(1)
+            assert await world.nodes() == {"early": "", "late": "", "boss": "n"}
+            await world.finish("boss")
+            await clock.sleep(1)
+            assert await world.nodes() == {"early": "n", "late": "", "boss": "n"}
 
 
 @on_virtual_time
 async def test_cordoned_and_gated_until_released(clock: VirtualClock) -> None:
     async with EmbeddedStore.in_memory(clock=clock) as store:
-        await stage(store, a_node("n").cpu(2).cordoned())
-        async with running(BindingController(store, clock).run):
-            await stage(store, a_pod("p").cpu(1), a_pod("gated").cpu(1).gated("quota"))
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(2).cordoned())
+        async with world.scheduling():
+            await world.stage(a_pod("p").cpu(1), a_pod("gated").cpu(1).gated("quota"))
             await clock.sleep(5)
-            assert set((await nodes_of(store)).values()) == {""}
-            await write_one(store, Patch(core.NODE, Key("", "n"), {"spec": {"unschedulable": None}}))
+            assert set((await world.nodes()).values()) == {""}
+            assert await world.reason("p") == (
+                "Unschedulable",
+                "0/1 nodes are available: 1 node(s) were unschedulable.",
+            )
+            await world.patch_node("n", {"spec": {"unschedulable": None}})
             await clock.sleep(0.01)
-            assert await nodes_of(store) == {"p": "n", "gated": ""}
+            assert await world.nodes() == {"p": "n", "gated": ""}
             await write_one(store, Patch(core.POD, Key("default", "gated"), {"spec": {"schedulingGates": []}}))
             await clock.sleep(0.01)
-            assert await nodes_of(store) == {"p": "n", "gated": "n"}
-
-
-class Spy:
-    """Counts writes, and refuses chosen binds the first time."""
-
-    def __init__(self, inner: EmbeddedStore, refuse: Sequence[str] = ()) -> None:
-        self.inner = inner
-        self.refuse = list(refuse)
-        self.batches: list[Sequence[Write]] = []
-        self.is_away = False
-
-    async def write(self, writes: Sequence[Write]) -> Sequence[Result]:
-        if self.is_away:
-            raise errors.Unavailable("away")
-        self.batches.append(writes)
-        results: list[Result] = []
-        for write in writes:
-            if isinstance(write, Bind) and write.key.name in self.refuse:
-                self.refuse.remove(write.key.name)
-                results.append(Refused(errors.Conflict("changed meanwhile")))
-            else:
-                results += await self.inner.write([write])
-        return results
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.inner, name)
+            assert await world.nodes() == {"p": "n", "gated": "n"}
+            await world.check_engine()
 
 
 @on_virtual_time
-async def test_an_idle_scheduler_writes_nothing_and_tells_a_thing_once(clock: VirtualClock) -> None:
-    async with EmbeddedStore.in_memory(clock=clock) as inner:
-        store = Spy(inner)
-        passes: list[int] = []
+async def test_a_node_that_is_made_again_counts_the_pods_it_has(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(2))
+        async with world.scheduling():
+            await world.stage(a_pod("p").cpu(2))
+            await clock.sleep(1)
+            await store.write([Delete(core.NODE, Key("", "n"))])
+            await world.stage(a_pod("q").cpu(2))
+            await clock.sleep(20)
+            assert (await world.reason("q"))[1] == "no nodes available to schedule pods"
+            await world.stage(a_node("n").cpu(2))
+            await clock.sleep(20)
+            assert await world.nodes() == {"p": "n", "q": ""}
+            assert "Insufficient cpu" in (await world.reason("q"))[1]
+            await world.check_engine()
+            await world.patch_node("n", {"spec": {"unschedulable": True}})
+            await world.delete("p")
+            await clock.sleep(20)
+            assert await world.nodes() == {"q": ""}
+            assert (await world.reason("q"))[1] == "0/1 nodes are available: 1 node(s) were unschedulable."
+            await world.patch_node("n", {"spec": {"unschedulable": False}})
+            await clock.sleep(1)
+            assert await world.nodes() == {"q": "n"}
+            await world.check_engine()
 
-        def counting(gangs: Sequence[Gang], cluster: ClusterArrays) -> Sequence[Verdict]:
-            passes.append(len(gangs))
-            return place(gangs, cluster)
 
-        await stage(inner, a_node("n").cpu(1), a_pod("p").cpu(2))
-        async with running(BindingController(store, clock, counting).run):  # type: ignore[arg-type]
+@on_virtual_time
+async def test_an_idle_scheduler_decides_and_writes_nothing_and_tells_a_thing_once(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(1), a_pod("p").cpu(2), a_pod_group("g").min_member(2))
+        await world.stage(*(a_pod(f"g{n}").cpu(2).in_group("g") for n in range(2)), a_pod("gated").gated("x"))
+        async with world.scheduling():
             await clock.sleep(10)
-            count = len(store.batches)
-            for heartbeat in range(20):
+            count, decided = len(world.store.batches), len(world.decisions)
+            for heartbeat in range(60):
                 ready = [{"type": "Ready", "status": "True", "lastHeartbeatTime": f"2026-01-01T00:00:{heartbeat:02}Z"}]
-                await inner.write(
-                    [Patch(core.NODE, Key("", "n"), {"status": {"conditions": ready}}, subresource="status")]
-                )
+                body = {"status": {"conditions": ready}}
+                await store.write([Patch(core.NODE, Key("", "n"), body, subresource="status")])
                 await clock.sleep(60)
-            assert len(store.batches) == count
-            assert passes == [1], "heartbeats of nodes and our own notes help nobody"
-            assert (await events_of(inner, "p"))["FailedScheduling"].count == 1
-        async with running(BindingController(store, clock).run):  # type: ignore[arg-type]
+            assert len(world.store.batches) == count
+            # The pod and the gang, every five minutes, in case a change was missed; heartbeats help nobody.
+            assert len(world.decisions) - decided <= 2 * 12
+            assert list((await world.told("p", "FailedScheduling")).values()) == [1]
+        async with world.scheduling():
             await clock.sleep(60)
-            assert len(store.batches) == count, "a restart has nothing new to tell"
+            assert len(world.store.batches) == count, "a restart has nothing new to tell"
 
 
 @on_virtual_time
-async def test_a_refused_bind_is_forgotten_and_tried_again(clock: VirtualClock) -> None:
-    async with EmbeddedStore.in_memory(clock=clock) as inner:
-        store = Spy(inner, refuse=["p"])
-        await stage(inner, a_node("n").cpu(1))
-        async with running(BindingController(store, clock).run):  # type: ignore[arg-type]
-            await stage(inner, a_pod("p").cpu(1))
+async def test_a_reason_is_told_again_when_it_changes(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        async with world.scheduling():
+            await world.stage(a_pod("p").cpu(2))
             await clock.sleep(1)
-            assert await nodes_of(inner) == {"p": "n"}
-            await store.write([Delete(core.POD, Key("default", "p"), grace_seconds=0)])
-            await stage(inner, a_pod("q").cpu(1))
-            await clock.sleep(1)
-            assert await nodes_of(inner) == {"q": "n"}
+            assert await world.reason("p") == ("Unschedulable", "no nodes available to schedule pods")
+            await world.stage(a_node("n").cpu(2).taint("reserved"))
+            await clock.sleep(20)
+            assert await world.reason("p") == (
+                "Unschedulable",
+                "0/1 nodes are available: 1 node(s) had untolerated taint(s).",
+            )
+            assert (await world.reason("p"))[1] in await world.told("p", "FailedScheduling")
+
+
+@pytest.mark.parametrize("error", [errors.Conflict("changed"), errors.Unavailable("not now")], ids=str)
+def test_a_refused_bind_is_taken_back_and_tried_again(error: errors.ApiError) -> None:
+    @on_virtual_time
+    async def run(clock: VirtualClock) -> None:
+        async with EmbeddedStore.in_memory(clock=clock) as store:
+            world = World(store, clock)
+            world.store.refuse = refusing_once("p", error)
+            await world.stage(a_node("n").cpu(1))
+            async with world.scheduling():
+                await world.stage(a_pod("p").cpu(1))
+                await clock.sleep(0.5)
+                assert await world.nodes() == {"p": ""}
+                await clock.sleep(3)
+                assert await world.nodes() == {"p": "n"}
+                await world.check_engine()
+                assert world.store.binds == 2
+
+    run()
+
+
+@on_virtual_time
+async def test_what_a_failed_bind_gives_back_wakes_those_that_wait_for_it(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        world.store.refuse = lambda write: (
+            errors.Forbidden("no") if isinstance(write, Bind) and write.key.name == "cursed" else None
+        )
+        await world.stage(a_node("n").cpu(1))
+        async with world.scheduling():
+            await world.stage(a_pod("cursed").cpu(1), a_pod("q").cpu(1))
+            await clock.sleep(2)
+            assert await world.nodes() == {"cursed": "", "q": "n"}
+
+
+@on_virtual_time
+async def test_a_bind_that_was_done_but_reported_as_refused_still_counts(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        lies = [True]
+
+        class Lying(Spy):
+            async def write(self, writes: Sequence[Write]) -> Sequence[Result]:
+                results = await super().write(writes)
+                if lies and any(isinstance(write, Bind) for write in writes):
+                    lies.clear()
+                    await asyncio.sleep(0)  # its answer is lost; the watch is faster
+                    raise OSError("connection reset")
+                return results
+
+        world.store = Lying(store)
+        await world.stage(a_node("n").cpu(1))
+        async with world.scheduling():
+            await world.stage(a_pod("p").cpu(1))
+            await clock.sleep(5)
+            await world.stage(a_pod("q").cpu(1))
+            await clock.sleep(5)
+            assert await world.nodes() == {"p": "n", "q": ""}
+            await world.check_engine()
 
 
 @on_virtual_time
 async def test_it_goes_on_after_the_store_was_away(clock: VirtualClock) -> None:
-    async with EmbeddedStore.in_memory(clock=clock) as inner:
-        store = Spy(inner)
-        await stage(inner, a_node("n").cpu(1))
-        async with running(BindingController(store, clock).run):  # type: ignore[arg-type]
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(1))
+        async with world.scheduling():
             await clock.sleep(1)
-            store.is_away = True
-            await stage(inner, a_pod("p").cpu(1))
+            world.store.is_away = True
+            await world.stage(a_pod("p").cpu(1), a_pod("too-large").cpu(2))
             await clock.sleep(60)
-            assert await nodes_of(inner) == {"p": ""}
-            store.is_away = False
-            await clock.sleep(11)
-            assert await nodes_of(inner) == {"p": "n"}
+            assert await world.nodes() == {"p": "", "too-large": ""}
+            assert len(world.decisions) < 30, "it rests between tries"
+            world.store.is_away = False
+            await clock.sleep(12)
+            assert await world.nodes() == {"p": "n", "too-large": ""}
+            assert "Insufficient cpu" in (await world.reason("too-large"))[1]
+            await world.check_engine()
 
 
 @on_virtual_time
 async def test_many_pods_are_bound_in_few_writes_and_never_over_capacity(clock: VirtualClock) -> None:
-    async with EmbeddedStore.in_memory(clock=clock) as inner:
-        store = Spy(inner)
-        await stage(inner, *(a_node(f"n{n}").cpu(64) for n in range(10)))
-        await stage(inner, *(a_pod(f"p{n:03}").cpu(1) for n in range(700)))
-        async with running(BindingController(store, clock).run):  # type: ignore[arg-type]
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(*(a_node(f"n{n}").cpu(64) for n in range(10)))
+        await world.stage(*(a_pod(f"p{n:03}").cpu(1) for n in range(700)))
+        async with world.scheduling():
             await clock.sleep(2)
-            nodes = list((await nodes_of(inner)).values())
+            nodes = list((await world.nodes()).values())
             assert {name: nodes.count(name) for name in set(nodes)} == {
                 "": 60, **{f"n{n}": 64 for n in range(10)}
             }  # fmt: skip
-            assert sum(any(isinstance(write, Bind) for write in batch) for batch in store.batches) == 2
+            assert sum(any(isinstance(write, Bind) for write in batch) for batch in world.store.batches) == 1
+            await world.check_engine()
 
 
 @on_virtual_time
 async def test_a_restarted_scheduler_counts_what_is_bound_already(clock: VirtualClock) -> None:
     async with EmbeddedStore.in_memory(clock=clock) as store:
-        await stage(store, a_node("n").cpu(2), a_pod_group("g").min_member(2))
-        async with running(BindingController(store, clock).run):
-            await stage(store, a_pod("a").cpu(1).in_group("g"), a_pod("b").cpu(1).in_group("g"))
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(2), a_pod_group("g").min_member(2))
+        async with world.scheduling():
+            await world.stage(a_pod("a").cpu(1).in_group("g"), a_pod("b").cpu(1).in_group("g"))
             await clock.sleep(1)
-        async with running(BindingController(store, clock).run):
-            await stage(store, a_pod("c").cpu(1).in_group("g"))
+        async with world.scheduling():
+            await world.stage(a_pod("c").cpu(1).in_group("g"))
             await clock.sleep(5)
-            assert await nodes_of(store) == {"a": "n", "b": "n", "c": ""}
-            found: Object = await store.get(core.POD, Key("default", "c"))
-            condition = conditions.find(found.read(core.Pod).status.conditions, "PodScheduled")
-            assert condition is not None
-            assert "Insufficient cpu" in (condition.message or "")
+            assert await world.nodes() == {"a": "n", "b": "n", "c": ""}
+            assert "Insufficient cpu" in (await world.reason("c"))[1]
+
+
+class Slow:
+    """A clock that moves whenever it is read: everything takes longer than its slice of time."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock, self._spent = clock, 0.0
+
+    def monotonic(self) -> float:
+        self._spent += 0.01
+        return self._clock.monotonic() + self._spent
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._clock, name)
+
+
+@on_virtual_time
+async def test_nothing_is_decided_before_all_that_runs_is_known(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, Slow(clock))  # type: ignore[arg-type]
+        await world.stage(a_node("n").cpu(4), a_pod("a-waiting").cpu(1))
+        await world.stage(*(a_pod(f"bound-{n}").cpu(1).on_node("n") for n in range(4)))
+        async with world.scheduling():
+            await clock.sleep(5)
+            assert (await world.nodes())["a-waiting"] == ""
+
+
+@on_virtual_time
+async def test_after_a_restart_the_oldest_goes_first_whatever_its_name(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_pod("z-old").cpu(1))
+        await clock.sleep(5)
+        await world.stage(a_pod("a-young").cpu(1), a_node("n").cpu(1))
+        async with world.scheduling():
+            await clock.sleep(1)
+            assert await world.nodes() == {"z-old": "n", "a-young": ""}
+
+
+@on_virtual_time
+async def test_pods_deleted_while_they_are_being_bound_leave_nothing(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(4))
+        async with world.scheduling():
+            for turns in range(12):
+                await world.stage(*(a_pod(f"p{n}").cpu(1) for n in range(4)))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                for n in range(4):
+                    await world.delete(f"p{n}")
+                await clock.sleep(3)
+                assert await world.nodes() == {}
+                await world.check_engine()
+
+
+@pytest.mark.parametrize("commits", range(1, 3))
+def test_a_large_gang_cut_short_between_two_commits_is_whole_after_a_restart(commits: int) -> None:
+    """A store's commit takes 256 writes: a gang of 600 is three of them."""
+
+    @on_virtual_time
+    async def run(clock: VirtualClock) -> None:
+        async with EmbeddedStore.in_memory(clock=clock) as store:
+            world = World(store, clock)
+            await world.stage(*(a_node(f"n{n}").cpu(100) for n in range(6)), a_pod_group("g").min_member(600))
+            await world.stage(*(a_pod(f"g{n:03}").cpu(1).in_group("g") for n in range(600)))
+            bound = asyncio.Event()
+
+            class Cut(Spy):
+                async def write(self, writes: Sequence[Write]) -> Sequence[Result]:
+                    if len(writes) < 600:
+                        return await super().write(writes)
+                    done = await self.inner.write(writes[: 256 * commits])
+                    assert all(isinstance(result, Written) for result in done)
+                    bound.set()
+                    await asyncio.Event().wait()
+                    return done
+
+            sound, world.store = world.store, Cut(store)
+            async with world.scheduling():
+                await bound.wait()
+            assert sum(map(bool, (await world.nodes()).values())) == 256 * commits
+            world.store = sound
+            await world.stage(*(a_pod(f"other{n:03}").cpu(1) for n in range(400)))  # would take the room, if they could
+            async with world.scheduling():
+                await clock.sleep(1)
+                nodes = await world.nodes()
+                assert all(node for name, node in nodes.items() if name.startswith("g"))
+                assert not any(node for name, node in nodes.items() if name.startswith("other"))
+                await world.check_engine()
+
+    run()

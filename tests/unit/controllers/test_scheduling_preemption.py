@@ -1,0 +1,238 @@
+"""Preemption through the store: who is evicted, when the preemptor is bound, and what if they do not go."""
+
+from tests.unit.controllers.scheduler_worlds import World, important
+
+from muster.api import conditions, core, errors
+from muster.api.objects import Key
+from muster.runtime.clock import VirtualClock
+from muster.store.embedded import EmbeddedStore
+from muster.store.protocol import Delete, Patch, Write, write_one
+from muster.testing.builders import PodBuilder, a_node, a_pod, a_pod_group
+from muster.testing.virtual import on_virtual_time
+
+
+def running(name: str, node: str = "n") -> PodBuilder:
+    return a_pod(name).cpu(1).on_node(node).phase("Running")
+
+
+@on_virtual_time
+async def test_victims_are_told_and_deleted_and_the_preemptor_follows_when_they_are_gone(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(2), running("a"), running("b"))
+        async with world.scheduling():
+            await clock.sleep(1)
+            await world.stage(important("boss").cpu(2))
+            await clock.sleep(5)
+            for name in "ab":
+                victim = await world.pod(name)
+                assert victim.metadata.deletion_timestamp is not None
+                target = conditions.find(victim.status.conditions, "DisruptionTarget")
+                assert target is not None
+                assert (target.status, target.reason) == ("True", "PreemptionByScheduler")
+                assert await world.told(name, "Preempted") == {"Preempted by default/boss on node n": 1}
+            boss = await world.pod("boss")
+            assert (boss.spec.node_name, boss.status.nominated_node_name) == (None, "n")
+            await world.delete("a")
+            await clock.sleep(5)
+            assert not (await world.pod("boss")).spec.node_name, "one of two has gone"
+            await world.delete("b")
+            await clock.sleep(0.01)
+            assert await world.nodes() == {"boss": "n"}
+            await clock.sleep(1)
+            await world.check_engine()
+
+
+@on_virtual_time
+async def test_nobody_is_evicted_for_one_that_would_not_fit_then_either(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        peer = important("peer").cpu(1).on_node("n").phase("Running")
+        await world.stage(a_node("n").cpu(2), running("a"), peer, a_pod_group("g").min_member(2))
+        async with world.scheduling():
+            await world.stage(important("large").cpu(2))
+            await world.stage(*(important(f"g{n}").cpu(1).in_group("g") for n in range(2)))
+            await clock.sleep(60)
+            assert (await world.pod("a")).metadata.deletion_timestamp is None
+            assert (await world.reason("large"))[1] == (
+                "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Insufficient cpu."
+            )
+            assert (await world.reason("g0"))[1].startswith("0 of the 2 pods that must start together can be placed: ")
+            assert await world.told("a", "Preempted") == {}
+
+
+@on_virtual_time
+async def test_a_gang_preempts_as_a_whole(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(1), a_node("m").cpu(1), running("a"), running("b", "m"))
+        await world.stage(a_pod_group("g").min_member(2))
+        async with world.scheduling():
+            await world.stage(*(important(f"g{n}").cpu(1).in_group("g") for n in range(2)))
+            await clock.sleep(5)
+            assert (await world.pod("a")).metadata.deletion_timestamp is not None
+            assert (await world.pod("b")).metadata.deletion_timestamp is not None
+            await world.delete("a")
+            await clock.sleep(5)
+            assert await world.nodes() == {"b": "m", "g0": "", "g1": ""}
+            await world.delete("b")
+            await clock.sleep(1)
+            assert set((await world.nodes()).values()) == {"n", "m"}
+            await world.check_engine()
+
+
+@on_virtual_time
+async def test_a_preemptor_whose_victims_never_leave_goes_elsewhere(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(1), running("stuck"))
+        async with world.scheduling():
+            await world.stage(important("boss").cpu(1))
+            await clock.sleep(5)
+            await world.stage(a_node("m").cpu(1), important("peer").cpu(1).on_node("m").phase("Running"))
+            await clock.sleep(300)
+            assert (await world.nodes())["boss"] == ""
+            assert "terminating pod on the nominated node" in (await world.reason("boss"))[1]
+            await world.finish("peer")
+            await clock.sleep(1)
+            assert (await world.nodes())["boss"] == "m"
+            await world.check_engine()
+
+
+@on_virtual_time
+async def test_a_preemptor_whose_victims_leave_late_is_bound_then(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(1), running("slow"))
+        async with world.scheduling():
+            await world.stage(important("boss").cpu(1), a_pod("small").cpu(1))
+            await clock.sleep(200)
+            assert (await world.nodes())["boss"] == ""
+            await world.delete("slow")
+            await clock.sleep(0.01)
+            assert await world.nodes() == {"boss": "n", "small": ""}
+
+
+@on_virtual_time
+async def test_an_eviction_that_cannot_be_written_now_is_written_later(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        tries: list[Write] = []
+
+        def refuse(write: Write) -> errors.ApiError | None:
+            if not isinstance(write, Delete) or len(tries) >= 3:
+                return None
+            tries.append(write)
+            return errors.Unavailable("not now")
+
+        world.store.refuse = refuse
+        await world.stage(a_node("n").cpu(1), running("a"))
+        async with world.scheduling():
+            await world.stage(important("boss").cpu(1))
+            await clock.sleep(10)
+            assert len(tries) == 3
+            assert (await world.pod("a")).metadata.deletion_timestamp is not None
+            await world.end_terminating()
+            await clock.sleep(0.01)
+            assert await world.nodes() == {"boss": "n"}
+
+
+@on_virtual_time
+async def test_evictions_wait_while_the_store_is_away(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(1), running("a"))
+        async with world.scheduling():
+            await clock.sleep(1)
+            world.store.is_away = True
+            await world.stage(important("boss").cpu(1))
+            await clock.sleep(20)
+            world.store.is_away = False
+            await clock.sleep(5)
+            await world.end_terminating()
+            await clock.sleep(1)
+            assert await world.nodes() == {"boss": "n"}
+
+
+@on_virtual_time
+async def test_a_claim_that_a_stronger_one_displaces_is_given_up_and_not_deleted(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(1), running("a"))
+        async with world.scheduling():
+            await world.stage(important("strong", 10).cpu(1))
+            await clock.sleep(5)
+            await world.stage(important("stronger", 20).cpu(1))
+            await clock.sleep(5)
+            assert (await world.pod("strong")).metadata.deletion_timestamp is None
+            await world.end_terminating()
+            await clock.sleep(5)
+            assert await world.nodes() == {"strong": "", "stronger": "n"}
+            await world.finish("stronger")
+            await clock.sleep(5)
+            assert await world.nodes() == {"strong": "n", "stronger": "n"}
+            await world.check_engine()
+
+
+@on_virtual_time
+async def test_a_preemptor_that_is_deleted_while_it_waits_leaves_nothing(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(1), running("a"))
+        async with world.scheduling():
+            await world.stage(important("boss").cpu(1))
+            await clock.sleep(5)
+            await world.delete("boss")
+            await world.end_terminating()
+            await world.stage(a_pod("next").cpu(1))
+            await clock.sleep(5)
+            assert await world.nodes() == {"next": "n"}
+            await world.check_engine()
+
+
+@on_virtual_time
+async def test_a_node_that_goes_while_a_preemptor_waits_for_it_is_not_bound_to(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(1), running("a"))
+        async with world.scheduling():
+            await world.stage(important("boss").cpu(1))
+            await clock.sleep(5)
+            await store.write([Delete(core.NODE, Key("", "n"))])
+            await world.end_terminating()
+            await clock.sleep(5)
+            assert await world.nodes() == {"boss": ""}
+            await world.stage(a_node("m").cpu(1))
+            await clock.sleep(10)
+            assert await world.nodes() == {"boss": "m"}
+            await world.check_engine()
+
+
+@on_virtual_time
+async def test_late_members_of_a_gang_that_waits_for_room_wait_with_it(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(2), running("a"), a_node("m").cpu(1), a_pod_group("g").min_member(2))
+        async with world.scheduling():
+            await world.stage(*(important(f"g{n}").cpu(2 if n else 1).in_group("g") for n in range(2)))
+            await clock.sleep(5)
+            await world.stage(a_node("o").cpu(1), important("g2").cpu(1).in_group("g"))
+            await clock.sleep(5)
+            assert (await world.nodes())["g2"] == "", "its gang has no room yet"
+            await world.end_terminating()
+            await clock.sleep(1)
+            assert all((await world.nodes()).values())
+            await world.check_engine()
+
+
+@on_virtual_time
+async def test_a_promise_that_is_no_hope_any_more_is_taken_back(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(1), running("a"))
+        await world.stage(important("boss").cpu(4))
+        body = {"status": {"nominatedNodeName": "n"}}
+        await write_one(store, Patch(core.POD, Key("default", "boss"), body, subresource="status"))
+        async with world.scheduling():
+            await clock.sleep(5)
+            assert not (await world.pod("boss")).status.nominated_node_name
