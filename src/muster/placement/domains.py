@@ -5,14 +5,15 @@ says, without placing a pod, which domains can hold the gang. Of those the narro
 tightest fit, so that large domains stay whole for large gangs. Pure, and no loop over nodes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from muster.cluster.columns import ABSENT, Amounts, Codes, NodeMask
+from muster.cluster.columns import ABSENT, PODS, Amounts, Codes, NodeMask
 from muster.cluster.groups import Mode
 from muster.cluster.state import ClusterState
 
@@ -47,6 +48,10 @@ class Level(Protocol):
     def containing(self, slots: npt.NDArray[np.intp]) -> NodeMask:
         """[domain] → whether it has all these nodes."""
         ...
+
+
+Fullness: TypeAlias = Callable[[Level], npt.NDArray[np.float64]]
+"""[domain] → how full it is with the gang in it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,7 +225,7 @@ def choose_domain(
 ) -> Domain | NoDomain:
     """The domain for `need` pods of one shape. `levels` from wide to narrow; `pinned`: slots where members of the gang
     are already, which the domain must have too."""
-    return next(_for_one_shape(counts, levels, need, requirement, pinned))
+    return next(_for_one_shape(counts, levels, need, requirement, pinned, None))
 
 
 def choose_for_shapes(
@@ -246,8 +251,8 @@ def candidates(
     """All domains that hold the gang by their numbers, the best first, and NoDomain at the end: what counting does not
     see, such as pods that keep apart, may rule out the first ones."""
     if len(demands) == 1:
-        counted = pods_per_node(cluster, demands[0])
-        yield from _for_one_shape(counted, levels, demands[0].count, requirement, pinned)
+        counted, full = pods_per_node(cluster, demands[0]), partial(_fullness, cluster, demands)
+        yield from _for_one_shape(counted, levels, demands[0].count, requirement, pinned, full)
         return
     fixed = np.zeros(0, dtype=np.intp) if pinned is None else np.unique(pinned)
     counts = [pods_per_node(cluster, demand) for demand in demands]
@@ -258,10 +263,10 @@ def candidates(
         inside = level.containing(fixed)
         holding = np.flatnonzero((sums >= wanted).all(axis=0) & _enough(cluster, demands, level) & inside)
         fitting = np.minimum(sums, wanted).sum(axis=0)
-        for number in holding[np.argsort(sums.sum(axis=0)[holding], kind="stable")]:
-            nodes = level.nodes(int(number))
+        for number in _tightest(holding, sums.sum(axis=0), level, partial(_fullness, cluster, demands)):
+            nodes = level.nodes(number)
             if fill_all(cluster, demands, nodes) is not None:
-                yield Domain(level.name, level.domain(int(number)), nodes, int(fitting[number]))
+                yield Domain(level.name, level.domain(number), nodes, int(fitting[number]))
         best.append(_best(level, np.where(inside, fitting, -1)))
     if requirement.mode is not Mode.REQUIRED:
         everywhere = np.ones(cluster.width, dtype=np.bool_)
@@ -278,14 +283,15 @@ def _for_one_shape(
     need: int,
     requirement: Requirement,
     pinned: npt.NDArray[np.intp] | None,
+    fullness: Fullness | None,
 ) -> Iterator[Domain | NoDomain]:
     fixed = np.zeros(0, dtype=np.intp) if pinned is None else np.unique(pinned)
     best: list[tuple[str, str, int]] = []
     for level in _tried(levels, requirement):
         sums = np.where(level.containing(fixed), level.sums(counts), -1)
         holding = np.flatnonzero(sums >= need)
-        for number in holding[np.argsort(sums[holding], kind="stable")]:
-            yield Domain(level.name, level.domain(int(number)), level.nodes(int(number)), int(sums[number]))
+        for number in _tightest(holding, sums, level, fullness):
+            yield Domain(level.name, level.domain(number), level.nodes(number), int(sums[number]))
         best.append(_best(level, sums))
     if requirement.mode is not Mode.REQUIRED:
         total = int(counts.sum())
@@ -293,6 +299,28 @@ def _for_one_shape(
             yield Domain(ANYWHERE, ANYWHERE, np.ones(len(counts), dtype=np.bool_), total)
         best.append(("the cluster", "all nodes", total))
     yield NoDomain(need, tuple(best))
+
+
+def _tightest(holding: npt.NDArray[np.intp], sums: Counts, level: Level, fullness: Fullness | None) -> Iterator[int]:
+    """Those that hold the fewest pods first; of equals, those that are fullest."""
+    order = holding[np.argsort(sums[holding], kind="stable")]
+    if fullness is not None and len(order) > 1 and sums[order[0]] == sums[order[1]]:
+        order = holding[np.lexsort((-fullness(level)[holding], sums[holding]))]
+    yield from order.tolist()
+
+
+def _fullness(cluster: ClusterState, demands: Sequence[Demand], level: Level) -> npt.NDArray[np.float64]:
+    """[domain] → how full it is with all demands in it: the mean share that is used of what they ask for."""
+    width, total, count = cluster.width, np.zeros(level.size), 0
+    for resource in dict.fromkeys(resource for demand in demands for resource in demand.needs):
+        row = cluster.column(resource)
+        wanted = sum(demand.needs.get(resource, 0) * demand.count for demand in demands)
+        if row is None or not wanted or resource == PODS:
+            continue
+        capacity = level.sums(cluster.allocatable[row, :width])
+        total += (level.sums(cluster.used[row, :width]) + wanted) / np.maximum(capacity, 1)
+        count += 1
+    return total / max(count, 1)
 
 
 def fill(counts: Counts, need: int, order: npt.NDArray[np.intp] | None = None) -> Counts | None:

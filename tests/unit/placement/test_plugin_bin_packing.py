@@ -23,7 +23,9 @@ def naive(world: World, weights: dict[str, int], slot: int) -> float:
         row = cluster.column(resource)
         capacity = 0 if row is None else int(cluster.allocatable[row, slot])
         filled = amount + (0 if row is None else int(cluster.used[row, slot]))
-        if 0 < filled <= capacity:
+        if capacity and weights[resource]:
+            if filled > capacity:
+                return 0.0
             total += weights[resource] * filled / capacity
     return total / count if count else 0.0
 

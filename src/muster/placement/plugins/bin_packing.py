@@ -1,7 +1,7 @@
 """BinPacking: prefers the node that is fullest with the pod on it, resource by resource, as Volcano's binpack does.
 
-The mean, weighted, of the shares that are used of what the pod asks for. A resource that does not fit, or that the node
-has none of, counts as unused; one without a weight does not count.
+The mean, weighted, of the shares that are used of what the pod asks for. A resource that the node has none of counts as
+unused; one without a weight does not count; and a node where one of them does not fit is worth nothing.
 """
 
 from collections.abc import Mapping
@@ -88,16 +88,17 @@ class BinPacking:
     def shares(self, pod: PodInfo, cluster: ClusterState) -> Shares:
         """How full each node is with the pod on it."""
         width = cluster.width
-        total, weights = np.zeros(width), 0
+        total, weights, fits = np.zeros(width), 0, cluster.mask(True)
         for resource, amount, weight in self._packed(pod):
             weights += weight
             row = cluster.column(resource)
             if row is None or not weight:
                 continue
             capacity, filled = cluster.allocatable[row, :width], cluster.used[row, :width] + amount
-            fits = (filled <= capacity) & (capacity > 0)
-            total += np.where(fits, filled * weight / np.maximum(capacity, 1), 0.0)
-        return total / weights if weights else total
+            has_any = capacity > 0
+            fits &= (filled <= capacity) | ~has_any
+            total += np.where(has_any, filled * weight / np.maximum(capacity, 1), 0.0)
+        return np.where(fits, total / max(weights, 1), 0.0)
 
     def fits_at(self, pod: PodInfo, cluster: ClusterState, state: object, node: int) -> bool:
         return True
@@ -110,9 +111,11 @@ class BinPacking:
             if row is None or not weight:
                 continue
             capacity, filled = cluster.allocatable.item(row, node), cluster.used.item(row, node) + amount
-            if filled <= capacity and capacity > 0:
+            if capacity > 0:
+                if filled > capacity:
+                    return 0
                 total += filled * weight / capacity
-        return round((total / weights if weights else total) * MAX_SCORE)
+        return round(total / max(weights, 1) * MAX_SCORE)
 
     def _packed(self, pod: PodInfo) -> tuple[_Packed, ...]:
         found = pod.shape.scratch.get(self._key)

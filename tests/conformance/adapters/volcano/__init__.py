@@ -3,9 +3,10 @@
 Suites about queues and quota, about preemption between queues, and about controllers are not here.
 """
 
-from tests.conformance.adapters.volcano import sessions
+from tests.conformance.adapters.volcano import scores, sessions
 from tests.conformance.cases import Adapters
 
 ADAPTERS: Adapters = {
     **sessions.ADAPTERS,
+    **scores.ADAPTERS,
 }

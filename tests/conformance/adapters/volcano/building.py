@@ -57,6 +57,16 @@ _NODE_ORDER = {
     "imagelocality.weight": ("ImageLocality", 1),
     "podtopologyspread.weight": ("PodTopologySpread", 2),
 }
+NODE_ORDER_FIELDS = {
+    "leastReqWeight": "leastrequested.weight",
+    "mostReqWeight": "mostrequested.weight",
+    "nodeAffinityWeight": "nodeaffinity.weight",
+    "podAffinityWeight": "podaffinity.weight",
+    "balancedResourceWeight": "balancedresource.weight",
+    "taintTolerationWeight": "tainttoleration.weight",
+    "imageLocalityWeight": "imagelocality.weight",
+    "podTopologySpreadWeight": "podtopologyspread.weight",
+}
 _PREDICATES = {
     "NodeAffinity": "predicate.NodeAffinityEnable",
     "NodePorts": "predicate.NodePortsEnable",
@@ -155,14 +165,18 @@ def profile_of(case: Case, groups: PodGroups) -> Profile:
     ]
     weights: dict[str, int] = {}
     if enabled.get("nodeorder", {}).get("enableNodeOrder"):
-        arguments = enabled["nodeorder"].get("arguments") or {}
-        weights = {name: int(arguments.get(key, usual)) for key, (name, usual) in _NODE_ORDER.items()}
+        weights = node_order(enabled["nodeorder"].get("arguments") or {})
     if enabled.get("binpack", {}).get("enableNodeOrder"):
         args = BinPackingArgs.from_volcano(enabled["binpack"].get("arguments") or {})
         plugins.append(BinPacking(args))
         weights[BinPacking.name] = args.weight
     scoring = [plugin for plugin in plugins if weights.get(plugin.name)]
     return Profile.of(plugins, weights, points=_points(case, enabled, plugins, scoring))
+
+
+def node_order(arguments: dict[str, Any]) -> dict[str, int]:
+    """By plugin, what Volcano's nodeorder multiplies its scores by."""
+    return {name: int(arguments.get(key, usual)) for key, (name, usual) in _NODE_ORDER.items()}
 
 
 def _points(
