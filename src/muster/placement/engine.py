@@ -4,14 +4,15 @@ It owns the cluster state, the groups, the queue and the scheduler, and has one 
 it decides it assumes at once; the shell binds, and says so where that failed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from muster.api import core, policy, raw, scheduling, volcano
 from muster.api.kinds import Kind
 from muster.api.meta import Resource
 from muster.api.objects import Key, Object
-from muster.cluster.groups import GroupKey, PodGroups, from_volcano
+from muster.cluster.columns import NodeMask
+from muster.cluster.groups import GroupKey, PodGroups, from_volcano, group_key
 from muster.cluster.pods import PodInfo
 from muster.cluster.state import FINISHED, ClusterState
 from muster.placement import changes
@@ -68,6 +69,8 @@ class Engine:
         self._budgets: dict[Key, policy.PodDisruptionBudget] = {}
         self._hypernodes: dict[Key, volcano.HyperNode] = {}
         self._classes: dict[str, int] = {}
+        self.on_decision: Callable[[Queued, NodeMask | None, Decision], None] | None = None
+        """Told of every attempt, the nodes held back from it, and what was decided."""
         self._assumed: dict[str, PodInfo] = {}  # by uid: what was given a node here, and not yet seen there
         self._takers = {
             core.NODE: self._node,
@@ -111,7 +114,7 @@ class Engine:
         assert found is not None
         view = found.read(core.Pod)
         if new is None or view.status.phase in FINISHED:
-            self._pod_ended(found, now)
+            self._pod_ended(found, now, is_done=new is not None and view.status.phase == "Succeeded")
         elif view.spec.node_name:
             self._pod_assigned(old, new, view, now)
         elif new.is_terminating:
@@ -121,10 +124,13 @@ class Engine:
         else:
             self._pod_pending(old, new, view, now)
 
-    def _pod_ended(self, pod: Object, now: float) -> None:
+    def _pod_ended(self, pod: Object, now: float, is_done: bool = False) -> None:
+        """`is_done`: it has succeeded, and is still there to say so."""
         self._assumed.pop(pod.uid, None)
         self.queue.remove(pod.uid)
         self.groups.remove(pod.uid)
+        if is_done:
+            self.groups.succeeded(self.cluster.shapes.info(pod.read(core.Pod)))
         if self.cluster.node_of(pod.uid) is not None:
             self.cluster.release(pod.uid)
             self._tell("Pod", Action.DELETE, pod, None, now)
@@ -152,12 +158,19 @@ class Engine:
         info = self.cluster.shapes.info(view)
         self.groups.pending(info)
         if old is None:
-            self.queue.add(info, now)
+            self.queue.add(info, now, self._arrival(info, now))
             self._tell("UnscheduledPod", Action.ADD, None, new, now)
             return
         before = old.read(core.Pod)
         told = [ClusterChange("UnscheduledPod", action, before, view) for action in changes.of_pod(before, view)]
         self.queue.update(info, now, told)
+
+    def _arrival(self, pod: PodInfo, now: float) -> float:
+        """A gang that has part of what it needs goes before all of its priority that have not begun: what it holds is
+        of no use to anybody."""
+        key = group_key(pod)
+        has_begun = key is not None and self.groups.members(key).scheduled_count and not self.groups.is_placed(key)
+        return 0.0 if has_begun else now
 
     def _namespace(self, old: Object | None, new: Object | None, now: float) -> None:  # noqa: ARG002
         if new is not None:
@@ -215,7 +228,9 @@ class Engine:
         """Decides on what `queue.pop` handed out."""
         try:
             held = self._reservations.held_from(attempt, now)
-            decision = self.scheduler.decide(attempt, None if held is None else ~held)
+            decision = self.decide_again(attempt, held)
+            if self.on_decision is not None:
+                self.on_decision(attempt, held, decision)
             decision = self._reservations.explained(decision, held)
         except Exception as error:  # a plugin's: its pod backs off, the others go on
             self.scheduler.forget(attempt.pods)
@@ -223,7 +238,6 @@ class Engine:
                 self.groups.pending(pod)
             self.queue.failed(attempt, now)
             return Faulted(attempt, name_of(self.scheduler.calling), f"{type(error).__name__}: {error}")
-        self._assumed.update((one.pod.uid, one.pod) for one in decision.assigned)
         placed = [one.pod.uid for one in decision.assigned]
         if decision.refusal is None:
             self.queue.placed(attempt, placed, now)
@@ -232,6 +246,35 @@ class Engine:
         self._reservations.look(now)
         return decision
 
+    def decide_again(self, attempt: Queued, held: NodeMask | None) -> Decision:
+        """What follows from the cluster as it is, apart from the queue: the same for the same attempt, as often as it
+        is asked. Assumes what it decides."""
+        decision = self.scheduler.decide(attempt, None if held is None else ~held)
+        self._assumed.update((one.pod.uid, one.pod) for one in decision.assigned)
+        return decision
+
+    # What is assumed
+
+    @property
+    def assumed(self) -> Collection[str]:
+        """The uids of pods that were given a node, and have not been seen there."""
+        return self._assumed.keys()
+
+    def assume(self, pod: PodInfo, node: str) -> None:
+        """As if it had just been decided."""
+        self._assumed[pod.uid] = pod
+        self.cluster.assign(pod, node)
+        self.groups.assumed(pod, node)
+        self.queue.remove(pod.uid)
+
+    def forget(self, uid: str) -> PodInfo | None:
+        """Takes back what was assumed of a pod. The pod as it is now; None where nothing was."""
+        latest = self._assumed.pop(uid, None)
+        if latest is not None:
+            self.cluster.release(uid)
+            self.groups.pending(latest)
+        return latest
+
     def _rejecters(self, refusal: Refusal) -> frozenset[str]:
         """Where there is no node that any plugin could have rejected, whatever helps one of them may help."""
         return refusal.plugins or frozenset(self.scheduler.profile_of(refusal.pods[0]).wakes())
@@ -239,17 +282,15 @@ class Engine:
     def binding_failed(self, pod: PodInfo, attempt: Queued, found: Object | None, now: float) -> None:
         """What was assumed of the pod is taken back, and it is tried again after a rest. `found`: the pod as the store
         shows it, for those that what it held may help."""
-        latest = self._assumed.pop(pod.uid, None)
+        node = self.cluster.node_of(pod.uid)
+        latest = self.forget(pod.uid)
         if latest is None:
             return  # it has ended meanwhile, or is bound after all
-        node = self.cluster.node_of(pod.uid)
-        self.cluster.release(pod.uid)
-        self.groups.pending(latest)
         self.queue.add(latest, now, attempt.arrived, attempt.errors + 1)
         if found is not None and node is not None:
             self._tell("Pod", Action.DELETE, _as_bound(found, node), None, now)
 
-    def held(self, uid: str) -> str:
+    def gate_of(self, uid: str) -> str:
         """Why a plugin does not even let the pod be tried; empty where none holds it."""
         standing = self.queue.standing(uid)
         return standing.reason if standing is not None and standing.place is Place.GATED else ""

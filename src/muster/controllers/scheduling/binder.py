@@ -26,6 +26,7 @@ _BATCH = 1024
 _MOST_IN_PREPARATION = 128  # pods that plugins prepare at once, each with I/O of its own
 _ASK_SECONDS = 1.0  # between two questions whether a pod that waits for a permit may go on
 _RETRY_SECONDS = 1.0
+_MOST_TRIES = 10  # of a bind that the store cannot do now: then others may have the room
 
 
 class Binder:
@@ -194,7 +195,12 @@ class Binder:
     def _settle(self, binding: Binding, result: Result) -> None:
         if isinstance(result, Refused):
             _log.info("binding %s to %s was refused: %s", binding.pod.key, binding.node, result.error)
-            self._take_back(binding)
+            binding.tries += 1
+            if _is_passing(result.error) and binding.tries < _MOST_TRIES:
+                # Keeps its claim: what a gang loses here while its other members are bound, it may not get again.
+                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._try_again, binding)
+            else:
+                self._take_back(binding)
         else:
             self._tell_bound(binding, result.object)
 
@@ -218,13 +224,22 @@ class Binder:
         again = [
             write
             for write, result in zip(writes, results, strict=True)
-            if isinstance(result, Refused) and result.error.retryable and not isinstance(result.error, errors.Conflict)
+            if isinstance(result, Refused) and _is_passing(result.error)
         ]
         if again:
             self._evictions.put_back(again)
             self._is_paused = True
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._go_on)
 
+    def _try_again(self, binding: Binding) -> None:
+        self._ready.append(binding)
+        self._has_work.set()
+
     def _go_on(self) -> None:
         self._is_paused = False
         self._has_work.set()
+
+
+def _is_passing(error: ApiError) -> bool:
+    """Whether the same write may succeed later."""
+    return error.retryable and not isinstance(error, errors.Conflict)

@@ -100,8 +100,8 @@ class _Run:
 
     async def _read_first(self) -> None:
         """All that was there before, and nothing is decided until it is known: pods that run count. In an order that
-        does not depend on which list came first, pods by age: those that waited before a restart do not lose their
-        place."""
+        does not depend on which list came first: pods that run before those that wait, and these by age, so that
+        a restart costs nobody his place."""
         self._inbox = deque(sorted(self._inbox, key=_first_things_first))
         while self._inbox:
             self._read_inbox()
@@ -173,10 +173,11 @@ class _Run:
             return
 
 
-def _first_things_first(change: tuple[Object | None, Object | None]) -> tuple[int, str, int]:
+def _first_things_first(change: tuple[Object | None, Object | None]) -> tuple[int, bool, str, int]:
     found = change[1] or change[0]
     assert found is not None
-    return KINDS.index(found.kind), found.meta.creation_timestamp or "", found.revision
+    is_pending = found.kind is core.POD and not found.read(core.Pod).spec.node_name
+    return KINDS.index(found.kind), is_pending, found.meta.creation_timestamp or "", found.revision
 
 
 def _has_ended(pod: Object) -> bool:

@@ -24,6 +24,8 @@ class Binding:
     assigned: Assigned
     attempt: Queued
     is_reserved: bool = field(default=False)
+    tries: int = 0
+    """Binds that were refused for now."""
 
     @property
     def pod(self) -> PodInfo:

@@ -29,7 +29,7 @@ class Holding:
         group = (found.meta.annotations or {}).get(GROUP_ANNOTATION)
         if group:
             self._put(GroupKey(found.key.namespace, group))
-        elif new is not None and self._engine.held(new.uid) and not new.read(core.Pod).spec.scheduling_gates:
+        elif new is not None and self._engine.gate_of(new.uid) and not new.read(core.Pod).spec.scheduling_gates:
             self._put(new.key, new.uid)
 
     def tell(self) -> None:
@@ -42,10 +42,10 @@ class Holding:
             del self._due[key]
             if isinstance(key, GroupKey):
                 for pod in self._engine.groups.members(key).pending.values():
-                    reason = "" if pod.spec.scheduling_gates else self._engine.held(pod.uid)
+                    reason = "" if pod.spec.scheduling_gates else self._engine.gate_of(pod.uid)
                     if reason:
                         self._reporter.waits([pod.key], reason, "Unschedulable")
-            elif reason := self._engine.held(uid):
+            elif reason := self._engine.gate_of(uid):
                 self._reporter.waits([key], reason, "Unschedulable")
 
     def next_time(self) -> float | None:
