@@ -101,6 +101,7 @@ class ClusterState:
         `nodes_version`, when it has grown long."""
         self._unplaced: dict[str, dict[str, PodInfo]] = {}  # pods on nodes that are not known, by node name
         self._free_slots: list[int] = []
+        self._promised: dict[str, int] = {}
         self._priorities: dict[int, int] = {}  # pods on known nodes, counted by priority
         self._taint_codes: dict[tuple[core.Taint, ...], int] = {}
 
@@ -149,6 +150,25 @@ class ClusterState:
         return self._numbers
 
     # Nodes
+
+    @property
+    def free_slots(self) -> Sequence[int]:
+        """Positions without a node; the last is taken first."""
+        return self._free_slots
+
+    def lay_out(self, names: Sequence[str], free: Sequence[int]) -> None:
+        """Before anything else: the positions that nodes will have, as they were elsewhere. Ties are broken by
+        position, so what was decided there can only be decided again with the same."""
+        assert not self.names
+        for slot, name in enumerate(names):
+            self.names.append("")
+            self.nodes.append(None)
+            self.pods_on.append({})
+            if name:
+                self._promised[name] = slot
+            if slot == self.exists.shape[0]:
+                self._widen()
+        self._free_slots = list(free)
 
     def node_changed(self, node: core.Node) -> None:
         """A node was added, or anything about it changed."""
@@ -278,7 +298,10 @@ class ClusterState:
         self.devices.resize(slot, amounts.get(GPU, 0))
 
     def _new_slot(self, name: str) -> int:
-        if self._free_slots:
+        if name in self._promised:
+            slot = self._promised.pop(name)
+            self.names[slot] = name
+        elif self._free_slots:
             slot = self._free_slots.pop()
             self.names[slot] = name
         else:
