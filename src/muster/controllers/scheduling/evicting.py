@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
 
 from muster.api import core, timestamps
 from muster.api.objects import Key, Object
@@ -18,7 +20,7 @@ _DEFAULT_GRACE = 30
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A decision whose victims have not all gone yet."""
+    """A decision whose victims have not all gone yet. Without bindings it waits no longer."""
 
     key: EntityKey
     bindings: list[Binding]
@@ -31,7 +33,10 @@ class Evictions:
         self._clock = clock
         self._reporter = reporter
         self._pod = pod
-        self._waiting: list[_Waiting] = []
+        self._by_pod: dict[str, _Waiting] = {}  # by the uid of each that waits
+        self._by_victim: dict[str, list[_Waiting]] = {}
+        self._deadlines: list[tuple[float, int, _Waiting]] = []  # a heap; what no longer waits stays in until it is due
+        self._numbers = count()
         self._writes: list[Write] = []
 
     def start(self, key: EntityKey, bindings: list[Binding], victims: Iterable[PodInfo]) -> list[Binding]:
@@ -51,45 +56,64 @@ class Evictions:
         if not left:
             return bindings
         deadline = self._clock.monotonic() + max(graces) + _MARGIN_SECONDS
-        self._waiting.append(_Waiting(key, bindings, set(left), deadline))
+        waiting = _Waiting(key, bindings, set(left), deadline)
+        self._by_pod.update((binding.pod.uid, waiting) for binding in bindings)
+        for uid in left:
+            self._by_victim.setdefault(uid, []).append(waiting)
+        heappush(self._deadlines, (deadline, next(self._numbers), waiting))
         return []
 
     def join(self, key: EntityKey, bindings: Sequence[Binding]) -> bool:
         """Further members of a gang that waits for room wait with it: else they would run without the others, should
         those get no room after all."""
-        waiting = next((one for one in self._waiting if one.key == key), None) if self._waiting else None
+        waiting = next((one for one in self._by_pod.values() if one.key == key), None)
         if waiting is not None:
             waiting.bindings.extend(bindings)
+            self._by_pod.update((binding.pod.uid, waiting) for binding in bindings)
         return waiting is not None
 
     def ended(self, uid: str) -> list[Binding]:
         """The pod is gone, or has finished. Returns what may now go on."""
         ready = []
-        for waiting in list(self._waiting):
+        preemptor = self._by_pod.pop(uid, None)
+        if preemptor is not None:
+            preemptor.bindings = [binding for binding in preemptor.bindings if binding.pod.uid != uid]
+        for waiting in self._by_victim.pop(uid, ()):
             waiting.victims.discard(uid)
-            waiting.bindings = [binding for binding in waiting.bindings if binding.pod.uid != uid]
-            if not waiting.victims or not waiting.bindings:
-                self._waiting.remove(waiting)
-                ready += waiting.bindings
+            if not waiting.victims:
+                ready += self._give_up(waiting)
         return ready
 
     def displaced(self, victims: Iterable[PodInfo]) -> list[Binding]:
         """What waits here and is itself a victim now. It has no node yet: it gives up its claim, and lives."""
-        uids = {victim.uid for victim in victims}
-        found = [one for one in self._waiting if any(binding.pod.uid in uids for binding in one.bindings)]
-        for waiting in found:
-            self._waiting.remove(waiting)
-        return [binding for waiting in found for binding in waiting.bindings]
+        found = {id(one): one for victim in victims if (one := self._by_pod.get(victim.uid)) is not None}
+        return [binding for waiting in found.values() for binding in self._give_up(waiting)]
 
     def overdue(self) -> list[Binding]:
         """What has waited in vain: it may find room elsewhere meanwhile."""
+        late: list[Binding] = []
         now = self._clock.monotonic()
-        late = [waiting for waiting in self._waiting if now >= waiting.deadline]
-        self._waiting = [waiting for waiting in self._waiting if now < waiting.deadline]
-        return [binding for waiting in late for binding in waiting.bindings]
+        while self._deadlines and self._deadlines[0][0] <= now:
+            late += self._give_up(heappop(self._deadlines)[2])
+        return late
 
     def next_time(self) -> float | None:
-        return min((waiting.deadline for waiting in self._waiting), default=None)
+        while self._deadlines and not self._deadlines[0][2].bindings:
+            heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def _give_up(self, waiting: _Waiting) -> list[Binding]:
+        """It waits no longer, for one reason or another. Returns what waited."""
+        bindings, waiting.bindings = waiting.bindings, []
+        for binding in bindings:
+            self._by_pod.pop(binding.pod.uid, None)
+        for uid in waiting.victims:
+            others = self._by_victim[uid]
+            others.remove(waiting)
+            if not others:
+                del self._by_victim[uid]
+        waiting.victims = set()
+        return bindings
 
     def forget_promise(self, pods: Iterable[PodInfo]) -> None:
         """The node that they were promised is no hope any more."""

@@ -9,7 +9,8 @@ from muster.placement.engine import Engine
 from muster.runtime.clock import Clock
 
 PATIENCE_SECONDS = 1.0
-"""Most gangs are made pod by pod: nothing is worth saying before they have had time for that."""
+LONGEST_PATIENCE_SECONDS = 10.0
+"""Most gangs are made pod by pod: nothing is worth saying while more of them come, for a while."""
 
 
 class Holding:
@@ -18,6 +19,7 @@ class Holding:
         self._clock = clock
         self._reporter = reporter
         self._due: dict[GroupKey | Key, tuple[float, str]] = {}  # in the order of time, with the uid of a lone pod
+        self._since: dict[GroupKey | Key, float] = {}
 
     def heard(self, old: Object | None, new: Object | None) -> None:
         """After the engine has heard of it: a pod or a group came, changed or went."""
@@ -40,6 +42,7 @@ class Holding:
             if due > now:
                 return
             del self._due[key]
+            self._since.pop(key, None)
             if isinstance(key, GroupKey):
                 for pod in self._engine.groups.members(key).pending.values():
                     reason = "" if pod.spec.scheduling_gates else self._engine.gate_of(pod.uid)
@@ -52,4 +55,8 @@ class Holding:
         return next(iter(self._due.values()))[0] if self._due else None
 
     def _put(self, key: GroupKey | Key, uid: str = "") -> None:
-        self._due.setdefault(key, (self._clock.monotonic() + PATIENCE_SECONDS, uid))
+        now = self._clock.monotonic()
+        first = self._since.setdefault(key, now)
+        if key not in self._due or now < first + LONGEST_PATIENCE_SECONDS:
+            self._due.pop(key, None)  # to the end: the order is that of time
+            self._due[key] = (now + PATIENCE_SECONDS, uid)
