@@ -277,7 +277,7 @@ class GangPlacer:
         """Domains for `need` of the members, each as areas to be filled one after the other, of which the last is the
         whole domain. NoDomain comes last."""
         demands = self._demands(members[:need], within)
-        levels, requirement = self._levels(topology)
+        levels, requirement = self.levels(topology)
         found = candidates(self._cluster, demands, levels, requirement, pinned)
         for domain in islice(found, _TRIES):
             if isinstance(domain, NoDomain):
@@ -329,7 +329,8 @@ class GangPlacer:
             demands.append(Demand(shape.needs, len(pods), feasible if within is None else feasible & within))
         return demands
 
-    def _levels(self, topology: Topology) -> tuple[Sequence[Level], Requirement]:
+    def levels(self, topology: Topology) -> tuple[Sequence[Level], Requirement]:
+        """The domains that there are, from wide to narrow, and which of them will do."""
         if topology.keys:
             levels = [LabelLevel.of(self._cluster, key) for key in topology.keys]
             return levels, Requirement(topology.mode, len(levels) - 1)

@@ -5,12 +5,14 @@ priority or below is placed there any more; what runs there ends in its own time
 time: the first in order that could fit at all.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
 from muster.cluster.columns import NodeMask
-from muster.cluster.groups import GroupKey
+from muster.cluster.groups import Group, GroupKey, Mode
 from muster.cluster.pods import PodInfo, PodShape
 from muster.placement.domains import Demand, pods_per_node
 from muster.placement.judging import Diagnosis
@@ -21,6 +23,7 @@ from muster.placement.scheduling import GANG, Decision, Refusal, Scheduler
 _LOOK_SECONDS = 1.0
 """How often to ask who has waited longest: it costs a look at every gang that waits."""
 
+_MOST_AREAS = 64  # topology domains that are looked at for one gang
 LONGEST_HOLD_SECONDS = 3600.0
 """What runs on the nodes may never end: then they must not stay empty for ever either. Others have their turn."""
 
@@ -125,24 +128,50 @@ class Reservations:
         `before` come first: they have been emptying."""
         assert isinstance(gang.key, GroupKey)
         cluster, groups = self._scheduler.cluster, self._scheduler.groups
-        group = groups.get(gang.key)
-        missing = max(1, (group.min_count if group else 1) - groups.members(gang.key).scheduled_count)
+        group = groups.get(gang.key) or Group(gang.key)
+        missing = max(1, group.min_count - groups.members(gang.key).scheduled_count)
         shapes: dict[PodShape, list[PodInfo]] = {}
         for pod in gang.pods[:missing]:
             shapes.setdefault(pod.shape, []).append(pod)
-        held = cluster.mask()
         kept = cluster.mask()
         if before is not None:
             kept[: len(before)] = before
-        slots = np.arange(cluster.width)
-        for pods in shapes.values():
+        demands = [
+            Demand(shape.needs, len(pods), self._scheduler.judge(pods[0]).steady_mask())
+            for shape, pods in shapes.items()
+        ]
+        areas = islice(self._areas(group, demands, kept), _MOST_AREAS)
+        return next((held for area in areas if (held := self._within(area, demands, kept)) is not None), None)
+
+    def _areas(self, group: Group, demands: Sequence[Demand], kept: NodeMask) -> Iterator[NodeMask]:
+        """Where the whole gang may be: anywhere, or in any one domain that its topology asks for, of which the first is
+        that with most of `kept`, or else the emptiest."""
+        cluster, topology = self._scheduler.cluster, group.topology
+        if topology is None or topology.mode is not Mode.REQUIRED:
+            yield cluster.mask(True)
+            return
+        levels, requirement = self._scheduler.gangs.levels(topology)
+        if requirement.widest >= len(levels):
+            return
+        level = levels[requirement.widest]
+        there = [cluster.slots.get(node) for _, node in self._scheduler.groups.members(group.key).scheduled()]
+        pinned = np.array([slot for slot in there if slot is not None], dtype=np.intp)
+        free = level.sums(np.sum([pods_per_node(cluster, demand) for demand in demands], axis=0))
+        is_possible = level.containing(pinned)
+        for number in np.lexsort((-free, -level.sums(kept.astype(np.int64)))):
+            if is_possible[number]:
+                yield level.nodes(int(number))
+
+    def _within(self, area: NodeMask, demands: Sequence[Demand], kept: NodeMask) -> NodeMask | None:
+        cluster = self._scheduler.cluster
+        slots, held = np.arange(cluster.width), cluster.mask()
+        for demand in demands:
             # Nodes of their own for each shape: holds more than they need together, but surely enough.
-            feasible = self._scheduler.judge(pods[0]).steady_mask() & ~held
-            demand = Demand(pods[0].shape.needs, len(pods), feasible)
-            if_empty = pods_per_node(cluster, demand, slots, cluster.allocatable[:, : cluster.width])
-            order = np.lexsort((-if_empty, -pods_per_node(cluster, demand), ~kept))
+            mine = replace(demand, feasible=demand.feasible & area & ~held)
+            if_empty = pods_per_node(cluster, mine, slots, cluster.allocatable[:, : cluster.width])
+            order = np.lexsort((-if_empty, -pods_per_node(cluster, mine), ~kept))
             reached = np.cumsum(if_empty[order])
-            if not len(reached) or reached[-1] < len(pods):
+            if not len(reached) or reached[-1] < mine.count:
                 return None
-            held[order[: int(np.searchsorted(reached, len(pods))) + 1]] = True
+            held[order[: int(np.searchsorted(reached, mine.count)) + 1]] = True
         return held

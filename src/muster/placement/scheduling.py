@@ -91,7 +91,7 @@ class Scheduler:
         self._seed = seed
         self._judgements: OrderedDict[_Class, tuple[Judgement, QuickSearch]] = OrderedDict()
         self._judging: Judgement | None = None
-        self._gangs = GangPlacer(cluster, groups, self.judge, self._choice)
+        self.gangs = GangPlacer(cluster, groups, self.judge, self._choice)
 
     def decide(self, attempt: Queued, within: NodeMask | None = None) -> Decision:
         """`within`: only these nodes (what is held back for others is left out). Raises what a plugin raises."""
@@ -147,9 +147,9 @@ class Scheduler:
 
     def _decide_gang(self, attempt: Queued, within: NodeMask | None) -> Decision:
         group = self._group(attempt)
-        members = self._gangs.in_order(group, attempt.pods)
+        members = self.gangs.in_order(group, attempt.pods)
         with Trial(self.cluster) as trial:
-            seats = self._gangs.place(trial, group, members, within)
+            seats = self.gangs.place(trial, group, members, within)
             if seats.nodes:
                 trial.commit()
                 assigned = tuple(self._told(pod, node) for pod, node in seats.nodes.items())
@@ -166,7 +166,7 @@ class Scheduler:
             return Decision(self.number, attempt, refusal=refusal)
 
         def place(trial: Trial) -> Status:
-            seats = self._gangs.place(trial, group, members, within, explain=False)
+            seats = self.gangs.place(trial, group, members, within, explain=False)
             return Status() if seats.nodes else Status(Code.UNSCHEDULABLE)
 
         found = preempting.find_for_gang(preemptor, place, self.judge, self.cluster, self.budgets, self.groups, within)
@@ -185,7 +185,7 @@ class Scheduler:
         return self.groups.get(attempt.key) or Group(attempt.key)
 
     def hypernodes_changed(self, views: Sequence[volcano.HyperNode]) -> None:
-        self._gangs.hypernodes_changed(views)
+        self.gangs.hypernodes_changed(views)
 
     # What both need
 
