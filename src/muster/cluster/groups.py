@@ -112,7 +112,7 @@ class BrokenHierarchy(ValueError):
 class Members:
     """The pods of one group by uid, and counts of them by task."""
 
-    __slots__ = ("assumed", "bound", "nodes", "pending", "tasks_known", "tasks_scheduled")
+    __slots__ = ("assumed", "bound", "done", "nodes", "pending", "tasks_known", "tasks_scheduled")
 
     def __init__(self) -> None:
         self.pending: dict[str, PodInfo] = {}
@@ -120,24 +120,28 @@ class Members:
         self.bound: dict[str, PodInfo] = {}
         self.nodes: dict[str, str] = {}
         """By uid: the node of every member that is assumed or bound."""
+        self.done: dict[str, PodInfo] = {}
+        """Those that have succeeded. They count as if they had a node: a member that is started anew after others have
+        done their work is not to wait for them."""
         self.tasks_known: Counter[str] = Counter()
         self.tasks_scheduled: Counter[str] = Counter()
 
     @property
     def known_count(self) -> int:
-        return len(self.pending) + len(self.nodes)
+        return len(self.pending) + len(self.nodes) + len(self.done)
 
     @property
     def scheduled_count(self) -> int:
-        return len(self.nodes)
+        return len(self.nodes) + len(self.done)
 
     def scheduled(self) -> Iterator[tuple[PodInfo, str]]:
         for uid, pod in (*self.bound.items(), *self.assumed.items()):
             yield pod, self.nodes[uid]
 
     def take_out(self, uid: str) -> PodInfo | None:
-        scheduled = uid in self.nodes
-        pod = self.pending.pop(uid, None) or self.assumed.pop(uid, None) or self.bound.pop(uid, None)
+        scheduled = uid in self.nodes or uid in self.done
+        places = (self.pending, self.assumed, self.bound, self.done)
+        pod = next((place.pop(uid) for place in places if uid in place), None)
         self.nodes.pop(uid, None)
         if pod is not None:
             task = task_of(pod)
@@ -151,6 +155,7 @@ class Members:
         self.tasks_known[task] += 1
         if node is not None:
             self.nodes[pod.uid] = node
+        if node is not None or place is self.done:
             self.tasks_scheduled[task] += 1
 
 
@@ -223,8 +228,14 @@ class PodGroups:
         if members is not None:
             members.put_in(pod, members.bound, node)
 
+    def succeeded(self, pod: PodInfo) -> None:
+        """The pod has done its work, and its object is still there."""
+        members = self._moving(pod)
+        if members is not None:
+            members.put_in(pod, members.done, None)
+
     def remove(self, uid: str) -> None:
-        """The pod is gone, or has finished."""
+        """The pod is gone, or has failed."""
         key = self._member_of.pop(uid, None)
         if key is None:
             return

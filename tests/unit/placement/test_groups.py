@@ -19,6 +19,7 @@ from muster.cluster.groups import (
     Topology,
     from_kubernetes,
     from_volcano,
+    part_of,
     short_task,
 )
 from muster.cluster.pods import PodInfo, Shapes
@@ -208,3 +209,45 @@ class GroupsAgainstSets(RuleBasedStateMachine):
 
 GroupsAgainstSets.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 test_groups_against_sets = GroupsAgainstSets.TestCase
+
+
+def test_members_that_have_succeeded_count_until_they_are_deleted() -> None:
+    """A job whose worker is started anew after others are done would else wait for ever."""
+    groups = PodGroups()
+    groups.put(Group(key("g"), min_count=2, min_per_task={"worker": 2}))
+    done, again = pod("done", task="worker"), pod("again", task="worker")
+    groups.bound(done, "n0")
+    groups.succeeded(done)
+    groups.pending(again)
+    assert groups.is_complete(key("g"))
+    assert not groups.is_placed(key("g"))
+    assert list(groups.members(key("g")).scheduled()) == []
+    groups.assumed(again, "n1")
+    assert groups.is_placed(key("g"))
+    groups.remove(done.uid)
+    assert not groups.is_complete(key("g"))
+    groups.remove(again.uid)
+    assert groups.members(key("g")).known_count == 0
+
+
+def test_a_volcano_group_splits_into_parts_by_labels() -> None:
+    policies = [
+        {
+            "name": "pairs",
+            "subGroupSize": 2,
+            "minSubGroups": 1,
+            "matchLabelKeys": [TASK_LABEL],
+            "labelSelector": {"matchExpressions": [{"key": TASK_LABEL, "operator": "NotIn", "values": ["lone"]}]},
+            "networkTopology": {"highestTierName": "rack"},
+        },
+        {"name": "broken", "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}},
+        {"name": "rest"},
+    ]
+    document = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"subGroupPolicy": policies}}
+    group = from_volcano(msgspec.convert(document, volcano.PodGroup))
+    pairs, _, rest = group.parts
+    assert (pairs.size, pairs.min_parts, pairs.topology) == (2, 1, Topology(highest_tier_name="rack"))
+    assert (rest.size, rest.min_parts, rest.topology) == (1, 0, None)
+    assert part_of(group, pod("p", task="worker")) == (0, ("worker",))
+    assert part_of(group, pod("p", task="lone")) == (2, ())
+    assert part_of(group, pod("p")) == (2, ())

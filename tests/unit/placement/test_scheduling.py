@@ -13,15 +13,19 @@ from hypothesis import strategies as st
 from tests.unit.placement.preempt_worlds import node, pod
 
 from muster.api import core, volcano
+from muster.api.kinds import Kind
+from muster.api.objects import Object
 from muster.cluster.groups import Group, GroupKey, Mode, Parts, PodGroups, Topology, part_of, task_of
 from muster.cluster.pods import PodInfo
 from muster.cluster.state import ClusterState
+from muster.placement.engine import Engine
 from muster.placement.in_tree import Shared, default_profile
 from muster.placement.judging import INFEASIBLE, Judgement
 from muster.placement.plugins.resources_fit import NodeResourcesFit
 from muster.placement.profiles import DEFAULT_SCHEDULER, Profile
 from muster.placement.queueing.entities import Queued
 from muster.placement.scheduling import Decision, Scheduler
+from muster.testing.builders import a_node, a_pod, a_pod_group
 
 TASK = "volcano.sh/task-spec"
 RACKS = ("a", "b", "c")
@@ -70,7 +74,7 @@ def placed(decision: Decision) -> dict[str, str]:
     return {one.pod.key.name: one.node for one in decision.assigned}
 
 
-def rack(name: str) -> Mapping[str, str]:
+def rack(name: str) -> dict[str, str]:
     return {"rack": name}
 
 
@@ -117,7 +121,7 @@ def decide_gang(world: World, number: int, gang: Any) -> tuple[Group, Decision]:
     group = Group(GroupKey("here", f"g{number}"), least, min_per_task=tasks, topology=topology, priority=priority)
     world.groups.put(group)
     labels = {"gang": "g"} if is_apart else {}
-    affinity = {"affinity": apart()} if is_apart else {}
+    affinity: dict[str, Any] = {"affinity": apart()} if is_apart else {}
     views = [
         pod(
             f"g{number}-{index}",
@@ -193,7 +197,8 @@ def test_a_judgement_that_followed_moves_equals_one_made_afresh(
     nodes: list[Any], present: list[Any], moves: list[Any], asked: tuple[int, bool]
 ) -> None:
     world = of_drawn(nodes, 0)
-    labels, affinity = {"gang": "g"}, {"affinity": apart("rack")}
+    labels = {"gang": "g"}
+    affinity: dict[str, Any] = {"affinity": apart("rack")}
     subject = world.info(pod("new", cpu=asked[0], labels=labels, **(affinity if asked[1] else {})))
     others = [
         world.info(pod(f"p{number}", cpu=cpu, labels=labels, **(affinity if is_apart else {})))
@@ -443,3 +448,26 @@ def test_an_important_member_of_a_lesser_job_is_not_evicted() -> None:
     decision = world.decide(pod("p", cpu=1, priority=9, group="g"))
     assert [victim.key.name for victim in decision.victims] == ["common"]
     assert not world.decide(pod("q", cpu=2, priority=9, group="g")).victims
+
+
+def test_a_member_that_is_started_anew_does_not_wait_for_those_that_are_done() -> None:
+    groups, cluster = PodGroups(), ClusterState()
+    engine = Engine({DEFAULT_SCHEDULER: default_profile(Shared(groups))}, cluster, groups)
+    engine.take(None, stored(core.NODE, a_node("n0").cpu(4).document()), 0.0)
+    engine.take(None, stored(volcano.POD_GROUP, a_pod_group("g").min_member(2).document()), 0.0)
+    worker = a_pod("done").in_group("g").cpu(1).on_node("n0")
+    engine.take(None, stored(core.POD, worker.phase("Running").document()), 0.0)
+    engine.take(
+        stored(core.POD, worker.phase("Running").document()),
+        stored(core.POD, worker.phase("Succeeded").document()),
+        1.0,
+    )
+    engine.take(None, stored(core.POD, a_pod("again").in_group("g").cpu(1).document()), 2.0)
+    decision = engine.step(2.0)
+    assert isinstance(decision, Decision)
+    assert placed(decision) == {"again": "n0"}
+
+
+def stored(kind: Kind, document: dict[str, Any]) -> Object:
+    document["metadata"]["uid"] = document["metadata"]["name"]
+    return Object(kind, msgspec.json.encode(document))
