@@ -261,6 +261,8 @@ def _anti_affinity() -> Shape:
 def _preemption() -> Shape:
     low = [a_pod(f"low-{number}").cpu("900m").memory("500Mi").document() for number in range(20_000)]
     high = [a_pod(f"measured-{number}").cpu("3").memory("500Mi").document() for number in range(5_000)]
+    for pod in low:
+        pod["spec"]["terminationGracePeriodSeconds"] = 0  # as in scheduler_perf, which has no kubelets
     for pod in high:
         pod["spec"]["priority"] = 10
     return Shape("preemption", high, low)
