@@ -23,7 +23,7 @@ demo: $(STAMP)          ## start four nodes, train a model as a gang, show the r
 	$(BIN)/python examples/demo.py
 
 test: $(STAMP)          ## all tests that need no foreign server
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 check: $(STAMP)         ## formatting, lint, types, import contracts, rendered docs
 	$(BIN)/ruff format --check .
@@ -40,6 +40,7 @@ bench: $(STAMP)         ## make bench [SUITE=name]: prints a table, writes build
 
 docs: $(STAMP)          ## render what is generated from the code; `make check` fails when it is stale
 	$(BIN)/python -m muster.cli.reference > docs/reference/cli.md
+	$(BIN)/python -m muster.agent.states_page > docs/reference/states.md
 
 conformance: $(STAMP)   ## other systems' own test tables over our engines; writes build/conformance.json
 	$(BIN)/python -m tests.conformance

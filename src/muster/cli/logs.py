@@ -65,10 +65,26 @@ def command(session: Session, /, **options: raw.JSON) -> None:
     asked = _Options(**options)
     client = connect(session, asked.namespace)
     pods = _pods(client, asked.name)
+    if len(pods) == 1 and not sys.stdout.isatty():
+        _copy(client, pods[0], asked.log())  # to a file or a pipe as it is, whatever it may be
+        return
     writer = prefixes.Writer(sys.stdout, with_rank=len(pods) > 1)
     read = _merged if asked.follow and len(pods) > 1 else _one_by_one
     for rank, line in read(client, pods, asked.log()):
         writer.write(rank, line)
+
+
+def _copy(client: Client, pod: Document, options: LogOptions) -> None:
+    member = gangs.observe_pod(pod)
+    if options.follow:
+        _wait_started(client, member)
+    stream = client.open_log(member.pod, client.namespace, _with_container(pod, options))
+    try:
+        for chunk in stream.chunks():
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+    finally:
+        stream.close()
 
 
 def _one_by_one(client: Client, pods: Sequence[Document], options: LogOptions) -> Iterator[tuple[int, str]]:

@@ -173,9 +173,13 @@ _: type[Transport] = HttpTransport
 
 def lines(stream: Stream) -> Iterator[bytes]:
     """Whole lines without their end; the last may lack one."""
-    rest = b""
+    parts: list[bytes] = []  # of a line whose end has not come: joined once, however long it is
     for chunk in stream.chunks():
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from whole
-    if rest:
-        yield rest
+        first, *others = chunk.split(b"\n")
+        parts.append(first)
+        if others:
+            yield b"".join(parts)
+            yield from others[:-1]
+            parts = [others[-1]]
+    if any(parts):
+        yield b"".join(parts)

@@ -136,7 +136,7 @@ RULES: Mapping[Role | None, tuple[Rule, ...]] = {
             (*_READ, "create", "update", "patch", "delete"), ("coordination.k8s.io",), ("leases",),
             namespace="kube-node-lease", only_own=True,
         ),
-        Rule(("create", "update", "patch"), ("", "events.k8s.io"), ("events",)),
+        Rule(("get", "create", "update", "patch"), ("", "events.k8s.io"), ("events",)),
         *_SELF_REVIEWS,
     ),
     None: _SELF_REVIEWS,
