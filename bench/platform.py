@@ -50,7 +50,7 @@ def _help() -> Figure:
 @contextlib.contextmanager
 def _platform(data: Path) -> Iterator[tuple[Client, psutil.Process, float]]:
     started = time.perf_counter()
-    command = [Path(sys.executable).with_name("muster"), "up", "--port", "0", "--data", data, "--quiet"]
+    command = [str(Path(sys.executable).with_name("muster")), "up", "--port", "0", "--data", str(data), "--quiet"]
     with subprocess.Popen(command) as process:
         try:
             client = _when_ready(data)
