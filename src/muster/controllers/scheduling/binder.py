@@ -51,7 +51,8 @@ class Binder:
         self._evictions = Evictions(clock, reporter, pod)
         self._ready: deque[Binding] = deque()
         self._slow: deque[Binding] = deque()
-        self._permits: dict[str, tuple[Binding, float]] = {}
+        self._permits: dict[str, float] = {}  # by uid: until when it may wait
+        self._unbound: dict[str, Binding] = {}  # by uid: all of which no bind is under way
         self._failed: list[Binding] = []
         self._is_paused = False
         self._has_work = asyncio.Event()
@@ -89,7 +90,7 @@ class Binder:
 
     def next_time(self) -> float | None:
         """When `flush` has something to do, if nothing happens before."""
-        times = [deadline for _, deadline in self._permits.values()]
+        times = list(self._permits.values())
         if self._permits:
             times.append(self._clock.monotonic() + _ASK_SECONDS)
         overdue = self._evictions.next_time()
@@ -97,9 +98,9 @@ class Binder:
 
     def pod_ended(self, uid: str) -> None:
         """A victim has gone, or a pod that was to be bound."""
-        waited = self._permits.pop(uid, None)
-        if waited is not None:
-            self._cycles.undo(waited[0])
+        binding = self._call_off(uid)
+        if binding is not None:
+            self._cycles.undo(binding)
         for binding in self._evictions.ended(uid):
             self._admit(binding)
 
@@ -107,26 +108,35 @@ class Binder:
         """Victims that have no node yet need not be deleted: it is enough that they lose their claim to it."""
         displaced = self._evictions.displaced(decision.victims)
         for victim in decision.victims:
-            waited = self._permits.pop(victim.uid, None)
-            if waited is not None:
-                displaced.append(waited[0])
+            called_off = self._call_off(victim.uid)
+            if called_off is not None:
+                displaced.append(called_off)
         for binding in displaced:
             self._take_back(binding)
         return {binding.pod.uid for binding in displaced}
+
+    def _call_off(self, uid: str) -> Binding | None:
+        self._permits.pop(uid, None)
+        binding = self._unbound.pop(uid, None)
+        if binding is not None:
+            binding.is_off = True
+        return binding
 
     def _admit(self, binding: Binding) -> None:
         """Reserve and Permit, at once."""
         outcome = self._cycles.admit(binding)
         uid = binding.pod.uid
         if isinstance(outcome, Wait):
-            now = self._clock.monotonic()
-            deadline = self._permits[uid][1] if uid in self._permits else now + outcome.seconds
-            self._permits[uid] = (binding, deadline)
+            self._unbound[uid] = binding
+            self._permits.setdefault(uid, self._clock.monotonic() + outcome.seconds)
             return
         self._permits.pop(uid, None)
         if isinstance(outcome, Trouble):
+            self._unbound.pop(uid, None)
             self._refused(binding, outcome)
-        elif self._cycles.needs_time(binding.pod):
+            return
+        self._unbound[uid] = binding
+        if self._cycles.needs_time(binding.pod):
             self._slow.append(binding)
         else:
             self._ready.append(binding)
@@ -134,11 +144,10 @@ class Binder:
     def _ask_again(self) -> None:
         """Pods that a Permit plugin lets wait: asked again, and given up at their deadline."""
         now = self._clock.monotonic()
-        for uid, (binding, deadline) in list(self._permits.items()):
+        for uid, deadline in list(self._permits.items()):
             if now < deadline:
-                self._admit(binding)
-            else:
-                del self._permits[uid]
+                self._admit(self._unbound[uid])
+            elif (binding := self._call_off(uid)) is not None:
                 self._refused(binding, Trouble("Permit", "waited too long for a permit"))
 
     # On its own
@@ -156,9 +165,13 @@ class Binder:
 
     async def _prepare(self, binding: Binding) -> None:
         async with self._room:
-            trouble = await self._cycles.prepare(binding)
-            bound = trouble or await self._cycles.bind(binding)
+            if binding.is_off:
+                return
+            bound = await self._cycles.prepare(binding) or await self._bind_by_plugin(binding)
+        if binding.is_off:
+            return
         if isinstance(bound, Trouble):
+            self._unbound.pop(binding.pod.uid, None)
             self._refused(binding, bound)
         elif bound:
             self._tell_bound(binding, self._pod(binding.pod.key))
@@ -166,11 +179,23 @@ class Binder:
             self._ready.append(binding)
             self._has_work.set()
 
+    async def _bind_by_plugin(self, binding: Binding) -> Trouble | bool:
+        if binding.is_off:
+            return False
+        del self._unbound[binding.pod.uid]
+        bound = await self._cycles.bind(binding)
+        if bound is False:
+            self._unbound[binding.pod.uid] = binding
+        return bound
+
     async def _write_batch(self) -> None:
         others = [] if self._is_paused else self._evictions.take_writes()
-        taken = [self._ready.popleft() for _ in range(min(len(self._ready), _BATCH))]
         bindings = []
-        for binding in taken:
+        for _ in range(min(len(self._ready), _BATCH)):
+            binding = self._ready.popleft()
+            if binding.is_off:
+                continue
+            del self._unbound[binding.pod.uid]
             if self._has_node(binding.node):
                 bindings.append(binding)
             else:
@@ -196,8 +221,13 @@ class Binder:
         if isinstance(result, Refused):
             _log.info("binding %s to %s was refused: %s", binding.pod.key, binding.node, result.error)
             binding.tries += 1
-            if _is_passing(result.error) and binding.tries < _MOST_TRIES:
+            if self._evictions.is_victim(binding.pod.uid):
+                self._take_back(binding)
+                for ready in self._evictions.spare(binding.pod.uid):
+                    self._admit(ready)
+            elif _is_passing(result.error) and binding.tries < _MOST_TRIES:
                 # Keeps its claim: what a gang loses here while its other members are bound, it may not get again.
+                self._unbound[binding.pod.uid] = binding
                 asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._try_again, binding)
             else:
                 self._take_back(binding)

@@ -26,6 +26,8 @@ class Binding:
     is_reserved: bool = field(default=False)
     tries: int = 0
     """Binds that were refused for now."""
+    is_off: bool = False
+    """It is not to be bound any more, wherever it turns up."""
 
     @property
     def pod(self) -> PodInfo:

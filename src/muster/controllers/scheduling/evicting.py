@@ -7,6 +7,7 @@ from itertools import count
 
 from muster.api import core, timestamps
 from muster.api.objects import Key, Object
+from muster.cluster.groups import GroupKey
 from muster.cluster.pods import PodInfo
 from muster.controllers.scheduling.cycles import Binding
 from muster.controllers.scheduling.reporter import OPTIONS, Reporter
@@ -66,6 +67,8 @@ class Evictions:
     def join(self, key: EntityKey, bindings: Sequence[Binding]) -> bool:
         """Further members of a gang that waits for room wait with it: else they would run without the others, should
         those get no room after all."""
+        if not isinstance(key, GroupKey):
+            return False
         waiting = next((one for one in self._by_pod.values() if one.key == key), None)
         if waiting is not None:
             waiting.bindings.extend(bindings)
@@ -83,6 +86,14 @@ class Evictions:
             if not waiting.victims:
                 ready += self._give_up(waiting)
         return ready
+
+    def is_victim(self, uid: str) -> bool:
+        return uid in self._by_victim
+
+    def spare(self, uid: str) -> list[Binding]:
+        """The victim has not been bound after all: it has lost its claim, which is enough. Returns what may go on."""
+        self._writes = [write for write in self._writes if _uid_of(write) != uid]
+        return self.ended(uid)
 
     def displaced(self, victims: Iterable[PodInfo]) -> list[Binding]:
         """What waits here and is itself a victim now. It has no node yet: it gives up its claim, and lives."""
@@ -153,3 +164,12 @@ class Evictions:
 def _nominate(pod: PodInfo, node: str | None) -> Write:
     body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
     return Patch(core.POD, pod.key, body, subresource="status", options=OPTIONS)
+
+
+def _uid_of(write: Write) -> str | None:
+    if isinstance(write, Delete):
+        return write.uid
+    assert isinstance(write, Patch)
+    assert isinstance(write.body, dict)
+    uid: str = write.body["metadata"]["uid"]
+    return uid
