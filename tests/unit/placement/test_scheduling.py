@@ -225,8 +225,12 @@ def test_a_judgement_that_followed_moves_equals_one_made_afresh(
 
 
 def _totals(judgement: Judgement) -> list[int]:
+    """Empty where no node is feasible, whichever way the judgement says so."""
     totals = judgement._totals(None)
-    return [] if totals is None else np.where(judgement.feasible, totals, INFEASIBLE).tolist()
+    if totals is None or not judgement.feasible.any():
+        return []
+    found: list[int] = np.where(judgement.feasible, totals, INFEASIBLE).tolist()
+    return found
 
 
 # One pod

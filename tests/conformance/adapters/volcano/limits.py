@@ -17,7 +17,6 @@ BETWEEN_JOBS = (
     "jobs of one queue compete, and the order between them is their dominant share: the quota engine decides which "
     "workloads go, before placement"
 )
-QUOTA = "a queue's capability limits what is placed: the quota engine holds to it, before placement"
 BEST_EFFORT = "Muster places pods that ask for nothing together with their gang, not in an action of their own"
 PLUGIN = "a plugin that exists only in Volcano's test"
 
