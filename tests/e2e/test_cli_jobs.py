@@ -122,6 +122,23 @@ def test_a_polite_kill_stops_the_job_too(up):
     assert "killed" not in up.muster("ps", "-o", "name").stdout.split()
 
 
+def test_a_second_kill_while_it_stops_leaves_at_once_and_quietly(up):
+    stubborn = "trap '' TERM; echo started; while :; do sleep 1; done"
+    process = up.start("run", "--name", "stubborn", "--", "sh", "-c", stubborn)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.terminate()
+    while "stopping" not in (line := process.stderr.readline()):
+        assert line, "it left without a word"
+    process.terminate()
+    _, said = process.communicate(timeout=10)
+    assert process.returncode == 143
+    assert "error" not in said
+    assert "Traceback" not in said
+    up.client.delete(resources.PODS, "stubborn-0", grace_seconds=0)
+
+
 def test_detach_ps_logs_describe_stop(up):
     done = up.muster("run", "-d", "--name", "kept", "--replicas", "2", "--", "sh", "-c", "echo hello $RANK")
     assert (done.returncode, done.stdout) == (0, "kept\n")

@@ -68,8 +68,8 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-class _Terminated(Exception):
-    """SIGTERM arrived."""
+class _Terminated(BaseException):
+    """SIGTERM arrived. No error, which somebody on the way could take for his own."""
 
 
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
@@ -130,7 +130,13 @@ class _Attached:
         self._view: View = PlainView(submitted.name, asked.replicas, began)
 
     def run(self) -> int:
-        signal.signal(signal.SIGTERM, _on_terminate)
+        try:
+            signal.signal(signal.SIGTERM, _on_terminate)
+            return self._run()
+        except _Terminated:  # when it was all over
+            return TERMINATED
+
+    def _run(self) -> int:
         follower = jobs.follow(self._client, self._submitted)
         try:
             self._view = open_view(self._submitted.name, self._asked.replicas, self._began)
@@ -185,6 +191,7 @@ class _Attached:
         return None
 
     def _stop(self, code: int) -> int:
+        signal.signal(signal.SIGTERM, _leave_at_once)  # whoever asks again does not want to wait
         self._view.pause()
         click.echo(f"stopping {self._submitted.name} ...", err=True)
         told = jobs.stop(self._client, self._submitted.name, self._submitted.namespace)
@@ -207,3 +214,7 @@ def _ask() -> str:
 
 def _on_terminate(_signal: int, _frame: FrameType | None) -> None:
     raise _Terminated
+
+
+def _leave_at_once(_signal: int, _frame: FrameType | None) -> None:
+    os._exit(TERMINATED)
