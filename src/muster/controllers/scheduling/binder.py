@@ -53,6 +53,7 @@ class Binder:
         self._slow: deque[Binding] = deque()
         self._permits: dict[str, float] = {}  # by uid: until when it may wait
         self._unbound: dict[str, Binding] = {}  # by uid: all of which no bind is under way
+        self._unsure: dict[str, Binding] = {}  # by uid: those that may be bound, for the store's answer was lost
         self._failed: list[Binding] = []
         self._is_paused = False
         self._has_work = asyncio.Event()
@@ -85,7 +86,7 @@ class Binder:
             self._engine.binding_failed(binding.pod, binding.attempt, self._pod(binding.pod.key), now)
         self._failed.clear()
         self._ask_again()
-        if self._ready or self._slow or (self._evictions.has_writes and not self._is_paused):
+        if self._ready or self._slow or self._may_evict:
             self._has_work.set()
 
     def next_time(self) -> float | None:
@@ -98,17 +99,31 @@ class Binder:
 
     def pod_ended(self, uid: str) -> None:
         """A victim has gone, or a pod that was to be bound."""
-        binding = self._call_off(uid)
+        binding = self._unsure.pop(uid, None) or self._call_off(uid)
         if binding is not None:
+            binding.is_off = True
             self._cycles.undo(binding)
         for binding in self._evictions.ended(uid):
             self._admit(binding)
+
+    def pod_bound(self, pod: Object) -> None:
+        """The store shows the pod with a node: by our doing, though we may not have been told, or somebody else's."""
+        binding = self._unsure.pop(pod.uid, None) or self._call_off(pod.uid)
+        if binding is None:
+            return
+        binding.is_off = True
+        if pod.read(core.Pod).spec.node_name == binding.node:
+            self._tell_bound(binding, pod)
+        else:
+            self._cycles.undo(binding)
 
     def _displace(self, decision: Decision) -> set[str]:
         """Victims that have no node yet need not be deleted: it is enough that they lose their claim to it."""
         displaced = self._evictions.displaced(decision.victims)
         for victim in decision.victims:
-            called_off = self._call_off(victim.uid)
+            found = self._pod(victim.key)
+            is_bound = found is not None and found.read(core.Pod).spec.node_name
+            called_off = None if is_bound else self._call_off(victim.uid)
             if called_off is not None:
                 displaced.append(called_off)
         for binding in displaced:
@@ -160,8 +175,12 @@ class Binder:
                 while self._slow:
                     binding = self._slow.popleft()
                     tasks.create_task(self._prepare(binding), name=f"scheduler: preparing {binding.pod.key}")
-                while self._ready or (self._evictions.has_writes and not self._is_paused):
+                while self._ready or self._may_evict:
                     await self._write_batch()
+
+    @property
+    def _may_evict(self) -> bool:
+        return not self._is_paused and self._evictions.has_writes(but=self._unsure)
 
     async def _prepare(self, binding: Binding) -> None:
         async with self._room:
@@ -189,14 +208,14 @@ class Binder:
         return bound
 
     async def _write_batch(self) -> None:
-        others = [] if self._is_paused else self._evictions.take_writes()
+        others = [] if self._is_paused else self._evictions.take_writes(but=self._unsure)
         bindings = []
         for _ in range(min(len(self._ready), _BATCH)):
             binding = self._ready.popleft()
             if binding.is_off:
                 continue
-            del self._unbound[binding.pod.uid]
-            if self._has_node(binding.node):
+            self._unbound.pop(binding.pod.uid, None)
+            if binding.pod.uid in self._unsure or self._has_node(binding.node):
                 bindings.append(binding)
             else:
                 self._take_back(binding)
@@ -207,7 +226,11 @@ class Binder:
             results = await self._store.write(writes)
         except (ApiError, OSError) as error:
             _log.warning("nothing could be bound: %s", error)
-            results = [Refused(errors.Unavailable(str(error)))] * len(writes)
+            self._unsure.update((binding.pod.uid, binding) for binding in bindings if not binding.is_off)
+            for binding in bindings:
+                self._rest(binding)
+            self._retry(others, [Refused(errors.Unavailable(str(error)))] * len(others))
+            return
         for binding, result in zip(bindings, results, strict=False):
             self._settle(binding, result)
         self._retry(others, results[len(bindings) :])
@@ -218,6 +241,9 @@ class Binder:
         return Bind(core.POD, binding.pod.key, binding.node, binding.pod.uid, annotations, OPTIONS)
 
     def _settle(self, binding: Binding, result: Result) -> None:
+        self._unsure.pop(binding.pod.uid, None)
+        if binding.is_off:
+            return
         if isinstance(result, Refused):
             _log.info("binding %s to %s was refused: %s", binding.pod.key, binding.node, result.error)
             binding.tries += 1
@@ -228,7 +254,7 @@ class Binder:
             elif _is_passing(result.error) and binding.tries < _MOST_TRIES:
                 # Keeps its claim: what a gang loses here while its other members are bound, it may not get again.
                 self._unbound[binding.pod.uid] = binding
-                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._try_again, binding)
+                self._rest(binding)
             else:
                 self._take_back(binding)
         else:
@@ -260,6 +286,9 @@ class Binder:
             self._evictions.put_back(again)
             self._is_paused = True
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._go_on)
+
+    def _rest(self, binding: Binding) -> None:
+        asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._try_again, binding)
 
     def _try_again(self, binding: Binding) -> None:
         self._ready.append(binding)

@@ -123,6 +123,8 @@ class _Run:
             if new is None or _has_ended(new):
                 self._binder.pod_ended(found.uid)
                 self._reporter.ended(found.uid)
+            elif new.read(core.Pod).spec.node_name:
+                self._binder.pod_bound(new)
             self._holding.heard(old, new)
         elif found.kind is volcano.POD_GROUP:
             self._holding.heard(old, new)

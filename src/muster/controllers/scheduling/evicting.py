@@ -1,6 +1,6 @@
 """Makes room: victims are told why and deleted, and those they leave for wait until they are gone."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -133,17 +133,18 @@ class Evictions:
             if found is not None and found.uid == pod.uid and found.read(core.Pod).status.nominated_node_name:
                 self._writes.append(_nominate(pod, None))
 
-    def take_writes(self) -> list[Write]:
-        writes, self._writes = self._writes, []
-        return writes
+    def take_writes(self, but: Container[str]) -> list[Write]:
+        """`but`: pods that are left alone for now, by uid. Deleted before they are bound, they would be lost."""
+        taken = [write for write in self._writes if _uid_of(write) not in but]
+        self._writes = [write for write in self._writes if _uid_of(write) in but]
+        return taken
 
     def put_back(self, writes: Sequence[Write]) -> None:
         """These were refused for now."""
         self._writes[:0] = writes
 
-    @property
-    def has_writes(self) -> bool:
-        return bool(self._writes)
+    def has_writes(self, but: Container[str]) -> bool:
+        return any(_uid_of(write) not in but for write in self._writes)
 
     def _evict(self, victim: Object, preemptor: Binding) -> None:
         """Told why, then deleted with its own grace."""
