@@ -6,6 +6,7 @@ server's address. Each runs until it is cancelled, and leaves the pods that it s
 
 import asyncio
 import contextlib
+import logging
 import os
 import random
 import secrets
@@ -22,12 +23,13 @@ from muster.agent.node import Agent, NodeConfig
 from muster.api import raw
 from muster.api.everything import REGISTRY
 from muster.api.objects import Object
+from muster.controllers.configured import SchedulerConfiguration
 from muster.controllers.events import EventCleaner
 from muster.controllers.garbage import GarbageCollector
 from muster.controllers.namespaces import NamespaceController
 from muster.controllers.nodes import NodeController
 from muster.controllers.podgroups import PodGroupController
-from muster.controllers.scheduling import SchedulingController
+from muster.controllers.scheduling import MakeEngine, SchedulingController
 from muster.placement.engine import default_engine
 from muster.runtime.clock import Clock, SystemClock
 from muster.runtime.supervision import supervise
@@ -39,6 +41,7 @@ from muster.store.http import HttpStore
 from muster.store.protocol import Store
 from muster.version import VERSION
 
+_log = logging.getLogger(__name__)
 DEFAULT_PORT = 7077
 
 
@@ -49,6 +52,8 @@ class ServeSettings:
     data: Path
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
+    scheduler_config: Path | None = None
+    """A KubeSchedulerConfiguration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +173,7 @@ class _Platform:
 async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
     """Store, controllers and server, up while the context lasts."""
     clock = SystemClock()
+    make_engine = _make_engine(settings.scheduler_config)
     _make_private(settings.data)
     admin_token, node_token = _token(settings.data / "token"), _token(settings.data / "node-token")
     async with contextlib.AsyncExitStack() as stack:
@@ -182,7 +188,7 @@ async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
             version=VERSION,
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        running = tasks.create_task(supervise(_controllers(store, clock), clock=clock), name="controllers")
+        running = tasks.create_task(supervise(_controllers(store, clock, make_engine), clock=clock), name="controllers")
         stack.callback(running.cancel)
         url = await stack.enter_async_context(
             listening(application, settings.host, settings.port, on_close=application.close)
@@ -193,9 +199,19 @@ async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
         yield _Platform(store, clock, url, kubeconfig, node_token, local_logs)
 
 
-def _controllers(store: Store, clock: Clock) -> Mapping[str, Callable[[], Awaitable[None]]]:
+def _make_engine(path: Path | None) -> MakeEngine:
+    """Raises what is wrong with the configuration, before anything has started."""
+    if path is None:
+        return default_engine
+    configuration = SchedulerConfiguration.read(path)
+    for warning in configuration.warnings:
+        _log.warning("%s: %s", path, warning)
+    return configuration.make_engine
+
+
+def _controllers(store: Store, clock: Clock, make_engine: MakeEngine) -> Mapping[str, Callable[[], Awaitable[None]]]:
     return {
-        "scheduler": SchedulingController(store, clock, default_engine).run,
+        "scheduler": SchedulingController(store, clock, make_engine).run,
         "pod groups": PodGroupController(store, clock).run,
         "nodes": NodeController(store, clock).run,
         "garbage": GarbageCollector(store, clock).run,

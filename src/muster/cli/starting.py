@@ -28,6 +28,11 @@ fake_gpus_option = click.option(
     help="Pretend each node has N GPUs, to try things.",
 )
 label_option = click.option("--label", "labels", multiple=True, metavar="K=V", help="Put a label on the node.")
+scheduler_option = click.option(
+    "--scheduler-config",
+    metavar="FILE",
+    help="A KubeSchedulerConfiguration: profiles, plugins, extenders. [key in the configuration file: scheduler]",
+)
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only problems.")
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print what it does.")
 

@@ -23,6 +23,7 @@ class _Options:
     host: str
     port: int
     data: str | None
+    scheduler_config: str | None
     quiet: bool
     verbose: bool
 
@@ -36,6 +37,7 @@ class _Options:
 @starting.host_option
 @starting.port_option
 @starting.data_option
+@starting.scheduler_option
 @starting.quiet_option
 @starting.verbose_option
 @click.pass_obj
@@ -53,7 +55,12 @@ def command(session: Session, /, **options: raw.JSON) -> None:
     """
     asked = _Options(**options)
     data = config.data_directory(asked.data or session.data or None)
-    settings = ServeSettings(data=data, host=asked.host, port=asked.port)
+    settings = ServeSettings(
+        data=data,
+        host=asked.host,
+        port=asked.port,
+        scheduler_config=config.scheduler_configuration(asked.scheduler_config),
+    )
     node = NodeSettings(nodes=asked.nodes, fake_gpus=asked.fake_gpus, labels=starting.parse_labels(asked.labels))
 
     def announce(started: Started) -> None:

@@ -16,11 +16,12 @@ from muster.cluster.groups import GroupKey, PodGroups, from_volcano, group_key
 from muster.cluster.pods import PodInfo
 from muster.cluster.state import FINISHED, ClusterState
 from muster.placement import changes
+from muster.placement.extending import Extending
 from muster.placement.framework import Action
 from muster.placement.in_tree import Shared, default_profile
 from muster.placement.preempting import Budgets
 from muster.placement.profiles import Profile, name_of
-from muster.placement.queueing import SchedulingQueue, Timing
+from muster.placement.queueing import BY_PRIORITY, SchedulingQueue, SortBy, Timing
 from muster.placement.queueing.entities import Place, Queued
 from muster.placement.queueing.waking import ClusterChange
 from muster.placement.reserving import Reservations
@@ -58,12 +59,13 @@ class Engine:
         timing: Timing | None = None,
         seed: int = 0,
         reserve_after: float | None = 60.0,
+        sort_key: SortBy = BY_PRIORITY,
     ) -> None:
         """`cluster` and `groups` are those that the plugins in `profiles` were made with. `reserve_after`: seconds
         after which a gang that waits has nodes held back for it (None: never)."""
         self.cluster = cluster
         self.groups = groups
-        self.queue = SchedulingQueue(profiles, cluster, groups, timing)
+        self.queue = SchedulingQueue(profiles, cluster, groups, timing, sort_key)
         self.scheduler = Scheduler(profiles, cluster, groups, seed=seed)
         self._reservations = Reservations(self.scheduler, self.queue, reserve_after)
         self._budgets: dict[Key, policy.PodDisruptionBudget] = {}
@@ -71,6 +73,7 @@ class Engine:
         self._classes: dict[str, int] = {}
         self.on_decision: Callable[[Queued, NodeMask | None, Decision], None] | None = None
         """Told of every attempt, the nodes held back from it, and what was decided."""
+        self.extending = Extending()
         self._assumed: dict[str, PodInfo] = {}  # by uid: what was given a node here, and not yet seen there
         self._takers = {
             core.NODE: self._node,

@@ -26,6 +26,7 @@ class Settings:
     server: str = ""
     token: str = ""
     namespace: str = ""
+    scheduler: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,12 @@ def data_directory(chosen: str | Path | None = None, env: Environment = os.envir
     if found:
         return Path(found).expanduser().absolute()
     return Path(env.get("XDG_DATA_HOME") or _home(env) / ".local" / "share") / "muster"
+
+
+def scheduler_configuration(chosen: str | None = None, env: Environment = os.environ) -> Path | None:
+    """The KubeSchedulerConfiguration of a platform that is started here; None for the usual scheduler."""
+    found = chosen or read_settings(env).scheduler
+    return Path(found).expanduser().absolute() if found else None
 
 
 def connection(

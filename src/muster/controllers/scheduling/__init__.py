@@ -1,5 +1,5 @@
 """The scheduler's shell: watches, lets the engine decide, binds, evicts, and tells people why a pod waits."""
 
-from muster.controllers.scheduling.controller import SchedulingController
+from muster.controllers.scheduling.controller import MakeEngine, SchedulingController
 
-__all__ = ["SchedulingController"]
+__all__ = ["MakeEngine", "SchedulingController"]

@@ -18,7 +18,13 @@ from muster.placement.extending.choosing import (
     prioritize_request,
     prioritizing,
 )
-from muster.placement.extending.evicting import Consultant, apply_preempt_answer, consulting, preempt_request
+from muster.placement.extending.evicting import (
+    Consultant,
+    Extending,
+    apply_preempt_answer,
+    consulting,
+    preempt_request,
+)
 from muster.placement.extending.messages import (
     EXTENDER,
     Answered,
@@ -41,6 +47,7 @@ __all__ = [
     "Consultant",
     "Documents",
     "ExtenderConfig",
+    "Extending",
     "Failed",
     "Filtered",
     "FromColumns",

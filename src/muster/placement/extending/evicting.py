@@ -6,6 +6,7 @@ deterministic: it comes to the same place, and goes on from there.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from muster.api.raw import Document
@@ -125,6 +126,16 @@ class Consultant:
         if isinstance(outcome, Failed):
             raise ExtenderFailed(outcome.reason)
         return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Extending:
+    """All extenders of a scheduler."""
+
+    extenders: Sequence[ExtenderConfig] = ()
+    """In the order in which they are asked."""
+    consultants: Sequence[Consultant] = ()
+    """Those of them that have a say in preemption, as its plugin knows them."""
 
 
 _: PreemptionExtender = Consultant(ExtenderConfig("http://localhost", {}))

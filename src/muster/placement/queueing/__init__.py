@@ -2,10 +2,11 @@
 
 from muster.placement.queueing.backoff import Timing
 from muster.placement.queueing.entities import Counts, EntityKey, Place, Queued, Standing
-from muster.placement.queueing.queue import SchedulingQueue
+from muster.placement.queueing.queue import BY_PRIORITY, SchedulingQueue, SortBy
 from muster.placement.queueing.waking import ClusterChange, Fault
 
 __all__ = [
+    "BY_PRIORITY",
     "ClusterChange",
     "Counts",
     "EntityKey",
@@ -13,6 +14,7 @@ __all__ = [
     "Place",
     "Queued",
     "SchedulingQueue",
+    "SortBy",
     "Standing",
     "Timing",
 ]

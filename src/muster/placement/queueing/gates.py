@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from muster.cluster.pods import PodInfo
-from muster.placement.profiles import Profile, name_of
+from muster.placement.profiles import DEFAULT_SCHEDULER, Profile, name_of
 from muster.placement.queueing.entities import Entity, Gate
 from muster.placement.queueing.waking import Fault, Hints, scheduler_of
 
@@ -14,13 +14,14 @@ class Gates:
             scheduler: tuple((name_of(plugin), plugin.pre_enqueue) for plugin in profile.pre_enqueue)
             for scheduler, profile in profiles.items()
         }
+        self._others = self._plugins.get(DEFAULT_SCHEDULER, ())
         self._hints = hints
 
     def ask(self, entity: Entity, pod: PodInfo) -> Gate | None:
         gates = entity.gates
         if gates:
             gates.pop(pod.uid, None)
-        for name, pre_enqueue in self._plugins.get(scheduler_of(pod), ()):
+        for name, pre_enqueue in self._plugins.get(scheduler_of(pod), self._others):
             try:
                 status = pre_enqueue(pod)
             except Exception as error:

@@ -27,7 +27,7 @@ _WAITING = (Place.UNSCHEDULABLE, Place.GATED)
 _READY = (Place.ACTIVE, Place.BACKOFF)
 _SLACK = 1000
 SortBy: TypeAlias = Callable[[PodInfo, Instant], SortKey]
-_BY_PRIORITY: SortBy = PrioritySort().sort_key
+BY_PRIORITY: SortBy = PrioritySort().sort_key
 
 
 class SchedulingQueue:
@@ -37,7 +37,7 @@ class SchedulingQueue:
         cluster: ClusterState,
         groups: PodGroups | None = None,
         timing: Timing | None = None,
-        sort_key: SortBy = _BY_PRIORITY,
+        sort_key: SortBy = BY_PRIORITY,
     ) -> None:
         """`profiles`: by scheduler name. `cluster` is what hints are told of, `groups` what makes pods a gang."""
         self.nominations = Nominations()

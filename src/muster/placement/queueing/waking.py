@@ -46,8 +46,9 @@ class Hints:
     is taken to listen to everything."""
 
     def __init__(self, wakes: Mapping[str, Mapping[str, Sequence[Wake]]], cluster: ClusterState) -> None:
-        """`wakes`: by scheduler name and plugin."""
+        """`wakes`: by scheduler name and plugin. Pods that name another scheduler are the default one's."""
         self._cluster = cluster
+        self._schedulers = frozenset(wakes)
         self._known = {(scheduler, plugin) for scheduler, plugins in wakes.items() for plugin in plugins}
         self._listening: dict[tuple[str, str, str, Action], list[Wake]] = {}
         for scheduler, plugins in wakes.items():
@@ -59,7 +60,7 @@ class Hints:
 
     def helps(self, plugin: str, pod: PodInfo, change: ClusterChange) -> bool:
         """Whether the change may help the pod, which the plugin rejected. In doubt it may."""
-        scheduler = scheduler_of(pod)
+        scheduler = self._known_as(scheduler_of(pod))
         if (scheduler, plugin) not in self._known:
             return True
         for wake in self._listening.get((scheduler, plugin, change.resource, change.action), ()):
@@ -75,9 +76,13 @@ class Hints:
         return False
 
     def listens(self, scheduler: str, plugin: str, change: ClusterChange) -> bool:
+        scheduler = self._known_as(scheduler)
         return (scheduler, plugin) not in self._known or (
             (scheduler, plugin, change.resource, change.action) in self._listening
         )
+
+    def _known_as(self, scheduler: str) -> str:
+        return scheduler if scheduler in self._schedulers else DEFAULT_SCHEDULER
 
 
 class WaitingIndex:
