@@ -25,7 +25,7 @@ from muster.placement.queueing import BY_PRIORITY, SchedulingQueue, SortBy, Timi
 from muster.placement.queueing.entities import Place, Queued
 from muster.placement.queueing.waking import ClusterChange
 from muster.placement.reserving import Reservations
-from muster.placement.scheduling import Decision, Refusal, Scheduler
+from muster.placement.scheduling import NO_ADVICE, Advices, Decision, Refusal, Scheduler
 
 KINDS: tuple[Kind, ...] = (
     core.NODE,
@@ -227,20 +227,16 @@ class Engine:
         attempt = self.queue.pop(now)
         return None if attempt is None else self.decide(attempt, now)
 
-    def decide(self, attempt: Queued, now: float) -> Decision | Faulted:
-        """Decides on what `queue.pop` handed out."""
+    def decide(self, attempt: Queued, now: float, advice: Advices = NO_ADVICE) -> Decision | Faulted:
+        """Decides on what `queue.pop` handed out. `advice`: what extenders say, by shape."""
         try:
             held = self._reservations.held_from(attempt, now)
-            decision = self.decide_again(attempt, held)
+            decision = self.decide_again(attempt, held, advice)
             if self.on_decision is not None:
                 self.on_decision(attempt, held, decision)
             decision = self._reservations.explained(decision, held)
         except Exception as error:  # a plugin's: its pod backs off, the others go on
-            self.scheduler.forget(attempt.pods)
-            for pod in attempt.pods:
-                self.groups.pending(pod)
-            self.queue.failed(attempt, now)
-            return Faulted(attempt, name_of(self.scheduler.calling), f"{type(error).__name__}: {error}")
+            return self.give_up(attempt, name_of(self.scheduler.calling), f"{type(error).__name__}: {error}", now)
         placed = [one.pod.uid for one in decision.assigned]
         if decision.refusal is None:
             self.queue.placed(attempt, placed, now)
@@ -249,10 +245,18 @@ class Engine:
         self._reservations.look(now)
         return decision
 
-    def decide_again(self, attempt: Queued, held: NodeMask | None) -> Decision:
+    def give_up(self, attempt: Queued, plugin: str, error: str, now: float) -> Faulted:
+        """It cannot be decided on now, because of an error: it is tried again after a rest."""
+        self.scheduler.forget(attempt.pods)
+        for pod in attempt.pods:
+            self.groups.pending(pod)
+        self.queue.failed(attempt, now)
+        return Faulted(attempt, plugin, error)
+
+    def decide_again(self, attempt: Queued, held: NodeMask | None, advice: Advices = NO_ADVICE) -> Decision:
         """What follows from the cluster as it is, apart from the queue: the same for the same attempt, as often as it
         is asked. Assumes what it decides."""
-        decision = self.scheduler.decide(attempt, None if held is None else ~held)
+        decision = self.scheduler.decide(attempt, None if held is None else ~held, advice)
         self._assumed.update((one.pod.uid, one.pod) for one in decision.assigned)
         return decision
 

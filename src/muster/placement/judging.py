@@ -79,6 +79,19 @@ class PluginFailed(Exception):
     """A plugin raised while it followed pods that were moved in thought. What it knows is not to be relied on."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Advice:
+    """What others than plugins say of the nodes that all filters let pass."""
+
+    by: str
+    asked: NodeMask
+    """The nodes that they were asked about."""
+    rejected: NodeMask
+    rejections: Sequence[Rejection]
+    bonus: NodeScores
+    """Added to the sum of all scores."""
+
+
 class Judgement:
     """`pod` stands for its class. Ask `refresh` first, then read `feasible` and `best`."""
 
@@ -89,6 +102,8 @@ class Judgement:
         self._cluster = cluster
         self.calling: object = None
         """The plugin that was called last, for whoever must say which one raised."""
+        self.advice: Advice | None = None
+        """For one decision: whoever decides sets it, and takes it away again."""
         self._world: tuple[int, ...] = ()
         self._seen = 0
         self._status = Status()
@@ -225,9 +240,14 @@ class Judgement:
     def best(self, choice: int, within: NodeMask | None = None) -> int | None:
         """The slot of the best feasible node, one of equals by `choice`; None where there is none.
         `within`: only nodes of this mask."""
+        advice = self.advice
+        if advice is not None:
+            within = ~advice.rejected if within is None else within & ~advice.rejected
         totals = self._totals(within)
         if totals is None:
             return None
+        if advice is not None:
+            totals = np.where(totals == INFEASIBLE, INFEASIBLE, totals + advice.bonus)
         top = totals.max(initial=INFEASIBLE)
         if top == INFEASIBLE:
             return None
@@ -338,6 +358,8 @@ class Judgement:
         if not self._status.is_success:
             return frozenset({self._refused_by})
         rejecting = {name_of(f.plugin) for f in self._filters if f.rejected is not None and f.rejected.any()}
+        if self.advice is not None and self.advice.rejections:
+            rejecting.add(self.advice.by)
         return frozenset(rejecting | self._only_by)
 
     def active(self) -> Sequence[tuple[Filter, object]]:
@@ -352,6 +374,8 @@ class Judgement:
         for filtering in self._fixed:
             if filtering.rejected is not None:
                 mask &= ~filtering.rejected
+        if self.advice is not None:
+            mask &= ~self.advice.rejected
         return mask
 
     def status_at(self, slot: int) -> Status:
@@ -387,15 +411,9 @@ class Judgement:
         for filtering in self._filters:
             if filtering.rejected is not None and not filtering.rejections:
                 self._ask(filtering)
-            here = left.copy()
-            for rejection in filtering.rejections:
-                blocked = here & rejection.nodes
-                number = int(blocked.sum())
-                if number:
-                    counts[rejection.reason] = counts.get(rejection.reason, 0) + number
-                    left &= ~blocked
-                    if rejection.is_unresolvable:
-                        unresolvable |= blocked
+            _count(filtering.rejections, left, counts, unresolvable)
+        if self.advice is not None:
+            _count(self.advice.rejections, left, counts, unresolvable)
         closed = 0 if within is None else int((left & ~within).sum())
         if closed:
             counts[CLOSED] = closed
@@ -421,6 +439,19 @@ class Diagnosis:
 
 _SKIPPED = object()
 _STALE = object()
+
+
+def _count(rejections: Sequence[Rejection], left: NodeMask, counts: dict[str, int], unresolvable: NodeMask) -> None:
+    """Nodes that are left and ruled out here: counted, and left no longer."""
+    here = left.copy()
+    for rejection in rejections:
+        blocked = here & rejection.nodes
+        number = int(blocked.sum())
+        if number:
+            counts[rejection.reason] = counts.get(rejection.reason, 0) + number
+            left &= ~blocked
+            if rejection.is_unresolvable:
+                unresolvable |= blocked
 
 
 def _union(rejections: Sequence[Rejection]) -> NodeMask | None:

@@ -1,8 +1,9 @@
 """The decision log: what the scheduler was told and what it decided, bounded, and enough to decide it all again.
 
 A decision follows from the objects that are known, what is assumed, the pods that are tried, the nodes held back and
-the decision's number; the log has all of them. It is kept in chapters: each begins with everything that was known
-then, and the oldest is dropped when a new one begins. `replay` takes a chapter and says where the outcome differs.
+the decision's number; the log has all of them. (Where extenders had a say it has the outcome.) It is kept in chapters:
+each begins with everything that was known then, and the oldest is dropped when a new one begins. `replay` takes a
+chapter and says where the outcome differs.
 """
 
 from collections import deque
@@ -17,6 +18,7 @@ from muster.api.raw import Document
 from muster.api.registry import Registry
 from muster.cluster.columns import NodeMask
 from muster.cluster.groups import GroupKey
+from muster.placement.advising import has_say
 from muster.placement.engine import KINDS, Engine
 from muster.placement.queueing.entities import EntityKey, Queued
 from muster.placement.scheduling import Decision
@@ -61,6 +63,8 @@ class Logbook:
     def _decided(self, attempt: Queued, held: NodeMask | None, outcome: Decision) -> None:
         slots = [] if held is None else np.flatnonzero(held).tolist()
         entry = {"attempt": _attempt(attempt), "held": slots, "outcome": outcome_of(outcome)}
+        if has_say(self._engine.extending.extenders, attempt):
+            entry["advised"] = True
         self._chapters[-1].append({"decided": entry})
 
     def lost(self, uid: str) -> None:
@@ -168,10 +172,21 @@ class _Replayer:
         held = engine.cluster.mask()
         held[decided["held"]] = True
         attempt = self._attempt(decided["attempt"])
+        if decided.get("advised"):
+            self._take_over(attempt, decided["outcome"])
+            return
         outcome = outcome_of(engine.decide_again(attempt, held if decided["held"] else None))
         self.decisions += 1
         if outcome != decided["outcome"]:
             self.differences.append(Difference(outcome["number"], decided["outcome"], outcome))
+
+    def _take_over(self, attempt: Queued, outcome: Document) -> None:
+        """What extenders had a say in does not follow from the log: it is taken as it was, so that all else does."""
+        nodes = {uid: node for uid, node, _ in outcome["assigned"]}
+        for pod in attempt.pods:
+            if pod.uid in nodes:
+                self._engine.assume(pod, nodes[pod.uid])
+        self._engine.scheduler.number = outcome["number"]
 
     def _attempt(self, told: Document) -> Queued:
         key: EntityKey = GroupKey(*told["group"]) if told.get("group") else told["uid"]

@@ -10,7 +10,7 @@ decision places.
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from muster.api import volcano
 from muster.cluster.columns import NodeMask
@@ -21,7 +21,7 @@ from muster.cluster.trial import Trial
 from muster.placement import preempting
 from muster.placement.framework import Code, Plugin, Status
 from muster.placement.gangs import GangPlacer, Seats, Shortage
-from muster.placement.judging import Judgement
+from muster.placement.judging import Advice, Judgement
 from muster.placement.plugins.default_preemption import DefaultPreemption, worded, worded_for_gang
 from muster.placement.preempting import Budgets, GangPreemption, GangPreemptor, Preemption, QuickSearch
 from muster.placement.preempting.finding import resolvable_nodes
@@ -29,6 +29,8 @@ from muster.placement.profiles import DEFAULT_SCHEDULER, Profile, name_of
 from muster.placement.queueing.entities import Queued
 
 _JUDGEMENTS = 512
+Advices: TypeAlias = Mapping[PodShape, Advice]
+NO_ADVICE: Advices = {}
 GANG = "GangScheduling"
 TOPOLOGY = "TopologyPlacementGenerator"
 
@@ -64,6 +66,9 @@ class Decision:
     assigned: tuple[Assigned, ...] = ()
     victims: tuple[PodInfo, ...] = ()
     refusal: Refusal | None = None
+    unasked: frozenset[str] = frozenset()
+    """The uids of pods that get a node which those who advise on them were not asked about, since it had no room then:
+    to be asked before they are bound."""
 
 
 class _Class(NamedTuple):
@@ -91,14 +96,31 @@ class Scheduler:
         self._seed = seed
         self._judgements: OrderedDict[_Class, tuple[Judgement, QuickSearch]] = OrderedDict()
         self._judging: Judgement | None = None
+        self._advice = NO_ADVICE
         self.gangs = GangPlacer(cluster, groups, self.judge, self._choice)
 
-    def decide(self, attempt: Queued, within: NodeMask | None = None) -> Decision:
-        """`within`: only these nodes (what is held back for others is left out). Raises what a plugin raises."""
+    def decide(self, attempt: Queued, within: NodeMask | None = None, advice: Advices = NO_ADVICE) -> Decision:
+        """`within`: only these nodes (what is held back for others is left out). Raises what a plugin raises: then
+        nothing has been decided, and the number is the next decision's."""
         self.number += 1
-        if isinstance(attempt.key, GroupKey):
-            return self._decide_gang(attempt, within)
-        return self._decide_pod(attempt, within)
+        self._advice = advice
+        try:
+            is_gang = isinstance(attempt.key, GroupKey)
+            decision = self._decide_gang(attempt, within) if is_gang else self._decide_pod(attempt, within)
+        except BaseException:
+            self.number -= 1
+            raise
+        finally:
+            self._advice = NO_ADVICE
+        return replace(decision, unasked=self._unasked(decision, advice)) if advice else decision
+
+    def _unasked(self, decision: Decision, advice: Advices) -> frozenset[str]:
+        slots = self.cluster.slots
+        return frozenset(
+            one.pod.uid
+            for one in decision.assigned
+            if one.pod.shape in advice and not advice[one.pod.shape].asked[slots[one.node]]
+        )
 
     def judge(self, pod: PodInfo) -> Judgement:
         """What the pod's profile says of its class, up to date."""
@@ -140,7 +162,10 @@ class Scheduler:
         if plugin is None or not self.cluster.has_pods_below(pod.priority):
             return None
         options = plugin.options(self._choice(1))
-        only = None if within is None else resolvable_nodes(judgement, self.cluster) & within
+        only = None
+        if within is not None or judgement.advice is not None:
+            only = resolvable_nodes(judgement, self.cluster)
+            only = only if within is None else only & within
         return preempting.find(pod, judgement, self.cluster, self.budgets, options, only, quick)
 
     # Gangs
@@ -202,6 +227,7 @@ class Scheduler:
             self._judgements.move_to_end(key)
             self._judging = found[0]
             found[0].refresh()
+        found[0].advice = self._advice.get(pod.shape)
         return found
 
     def _class(self, pod: PodInfo) -> _Class:
