@@ -16,7 +16,7 @@ from muster.placement.framework import Plugin
 from muster.placement.in_tree import Shared, default_profile
 from muster.placement.profiles import Profile
 from muster.placement.queueing.entities import Queued
-from muster.placement.scheduling import Decision
+from muster.placement.scheduling import NO_ADVICE, Advices, Decision
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Bind, Delete, Patch, Refused, Result, Selection, Store, Write, write_one
@@ -110,8 +110,8 @@ class World:
         world = self
 
         class Watched(Engine):
-            def decide(self, attempt: Queued, now: float) -> Decision | Faulted:
-                outcome = super().decide(attempt, now)
+            def decide(self, attempt: Queued, now: float, advice: Advices = NO_ADVICE) -> Decision | Faulted:
+                outcome = super().decide(attempt, now, advice)
                 world.decisions.append(outcome)
                 return outcome
 

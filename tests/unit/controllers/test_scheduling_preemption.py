@@ -1,12 +1,15 @@
 """Preemption through the store: who is evicted, when the preemptor is bound, and what if they do not go."""
 
-from tests.unit.controllers.scheduler_worlds import World, important
+import asyncio
+from collections.abc import Sequence
+
+from tests.unit.controllers.scheduler_worlds import Refuse, Spy, World, important
 
 from muster.api import conditions, core, errors
 from muster.api.objects import Key
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
-from muster.store.protocol import Delete, Patch, Write, write_one
+from muster.store.protocol import Bind, Delete, Patch, Result, Write, write_one
 from muster.testing.builders import PodBuilder, a_node, a_pod, a_pod_group
 from muster.testing.virtual import on_virtual_time
 
@@ -236,3 +239,96 @@ async def test_a_promise_that_is_no_hope_any_more_is_taken_back(clock: VirtualCl
         async with world.scheduling():
             await clock.sleep(5)
             assert not (await world.pod("boss")).status.nominated_node_name
+
+
+def refusing_binds_of(prefix: str) -> Refuse:
+    return lambda write: (
+        errors.Unavailable("not now") if isinstance(write, Bind) and write.key.name.startswith(prefix) else None
+    )
+
+
+@on_virtual_time
+async def test_a_victim_whose_bind_is_refused_for_now_is_not_deleted(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        world.store.refuse = refusing_binds_of("weak")
+        await world.stage(a_node("n").cpu(1))
+        async with world.scheduling():
+            await world.stage(a_pod("weak").cpu(1))
+            await clock.sleep(2.5)
+            await world.stage(important("boss").cpu(1))
+            await clock.sleep(2)
+            assert await world.nodes() == {"weak": "", "boss": "n"}
+            await clock.sleep(20)
+            await world.check_engine()
+
+
+@on_virtual_time
+async def test_a_victim_whose_bind_was_done_but_not_answered_is_waited_for(clock: VirtualClock) -> None:
+    class Forgetful(Spy):
+        async def write(self, writes: Sequence[Write]) -> Sequence[Result]:
+            results = await super().write(writes)
+            if any(isinstance(write, Bind) and write.key.name == "weak" for write in writes):
+                raise OSError("connection reset")
+            return results
+
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        for turns in range(12):
+            world = World(store, clock)
+            world.store = Forgetful(store)
+            await world.stage(a_node("n").cpu(1))
+            async with world.scheduling():
+                await clock.sleep(1)
+                await world.stage(a_pod("weak").cpu(1))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await world.stage(important("boss").cpu(1))
+                await clock.sleep(5)
+                nodes = await world.nodes()
+                await world.check_capacity()
+                assert nodes["boss"] == ("" if nodes["weak"] else "n")
+                await world.end_terminating()
+                await clock.sleep(5)
+                assert (await world.nodes())["boss"] == "n"
+                await world.delete("weak")
+                await world.delete("boss")
+            await store.write([Delete(core.NODE, Key("", "n"))])
+
+
+@on_virtual_time
+async def test_a_gang_that_loses_a_claim_before_any_member_is_bound_gives_up_all(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        world.store.refuse = refusing_binds_of("g")
+        await world.stage(a_node("n").cpu(1), a_node("m").cpu(1), a_pod_group("g").min_member(2))
+        async with world.scheduling():
+            await world.stage(*(a_pod(f"g{n}").cpu(1).in_group("g") for n in range(2)))
+            await clock.sleep(2.5)
+            await world.stage(important("boss").cpu(1))
+            await clock.sleep(0.1)
+            world.store.refuse = None
+            await clock.sleep(20)
+            nodes = await world.nodes()
+            assert (nodes["g0"], nodes["g1"]) == ("", "")
+            assert nodes["boss"] in ("n", "m")
+            await world.finish("boss")
+            await clock.sleep(20)
+            assert {(await world.nodes())[name] for name in ("g0", "g1")} == {"n", "m"}
+            await world.check_engine()
+
+
+@on_virtual_time
+async def test_a_gang_keeps_its_claim_while_the_store_refuses_one_of_its_binds(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        world.store.refuse = refusing_binds_of("g1")
+        await world.stage(a_node("n").cpu(2), a_pod_group("g").min_member(2))
+        async with world.scheduling():
+            await world.stage(*(a_pod(f"g{n}").cpu(1).in_group("g") for n in range(2)))
+            await clock.sleep(1)
+            await world.stage(a_pod("quick").cpu(1))
+            await clock.sleep(60)
+            assert await world.nodes() == {"g0": "n", "g1": "", "quick": ""}
+            world.store.refuse = None
+            await clock.sleep(2)
+            assert await world.nodes() == {"g0": "n", "g1": "n", "quick": ""}

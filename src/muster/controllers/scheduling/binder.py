@@ -6,12 +6,13 @@ belongs to the deciding loop: here it is touched in `flush` only.
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 
 from muster.api import core, errors
 from muster.api.errors import ApiError
 from muster.api.objects import Key, Object
+from muster.cluster.groups import group_key
 from muster.cluster.pods import DEVICES_ANNOTATION
 from muster.controllers.scheduling.cycles import Binding, Cycles, Trouble, Wait
 from muster.controllers.scheduling.evicting import Evictions
@@ -26,7 +27,7 @@ _BATCH = 1024
 _MOST_IN_PREPARATION = 128  # pods that plugins prepare at once, each with I/O of its own
 _ASK_SECONDS = 1.0  # between two questions whether a pod that waits for a permit may go on
 _RETRY_SECONDS = 1.0
-_MOST_TRIES = 10  # of a bind that the store cannot do now: then others may have the room
+_MOST_TRIES = 10  # of a lone pod's bind that the store cannot do now: then others may have the room
 
 
 class Binder:
@@ -126,9 +127,23 @@ class Binder:
             called_off = None if is_bound else self._call_off(victim.uid)
             if called_off is not None:
                 displaced.append(called_off)
+        displaced += self._broken_up(displaced)
         for binding in displaced:
             self._take_back(binding)
         return {binding.pod.uid for binding in displaced}
+
+    def _broken_up(self, displaced: Sequence[Binding]) -> list[Binding]:
+        """The other members of gangs that are too few without those displaced: they wait together for another time,
+        unless some of them are on their nodes already."""
+        lost = Counter(key for binding in displaced if (key := group_key(binding.pod)) is not None)
+        found: list[Binding] = []
+        for key, count in lost.items():
+            others = [binding for binding in self._unbound.values() if group_key(binding.pod) == key]
+            left = self._engine.groups.members(key).scheduled_count - count
+            group = self._engine.groups.get(key)
+            if group is not None and others and len(others) == left < group.min_count:
+                found += [binding for other in others if (binding := self._call_off(other.pod.uid)) is not None]
+        return found
 
     def _call_off(self, uid: str) -> Binding | None:
         self._permits.pop(uid, None)
@@ -251,7 +266,7 @@ class Binder:
                 self._take_back(binding)
                 for ready in self._evictions.spare(binding.pod.uid):
                     self._admit(ready)
-            elif _is_passing(result.error) and binding.tries < _MOST_TRIES:
+            elif _is_passing(result.error) and (binding.attempt.is_gang or binding.tries < _MOST_TRIES):
                 # Keeps its claim: what a gang loses here while its other members are bound, it may not get again.
                 self._unbound[binding.pod.uid] = binding
                 self._rest(binding)
