@@ -39,10 +39,10 @@ def has_say(extenders: Sequence[ExtenderConfig], attempt: Queued) -> bool:
 
 
 def deciding(
-    engine: Engine, attempt: Queued, now: float, documents: Documents, ignored: Callable[[Failed], None]
+    engine: Engine, attempt: Queued, now: Callable[[], float], documents: Documents, ignored: Callable[[Failed], None]
 ) -> Generator[Ask, Reply, Decision | Faulted]:
-    """As `Engine.decide`. The engine must not be told of anything until it is done. `ignored`: told of failures that
-    count for nothing."""
+    """As `Engine.decide`. The engine must not be told of anything until it is done. `now`: extenders take their time,
+    so it is asked at the end. `ignored`: told of failures that count for nothing."""
     advice: dict[PodShape, Advice] = {}
     for pod in {pod.shape: pod for pod in attempt.pods}.values():
         if not any(_is_asked(extender, pod, _BEFORE) for extender in engine.extending.extenders):
@@ -51,13 +51,13 @@ def deciding(
             said = yield from _advised(engine, pod, documents, ignored)
         except Exception as error:  # a plugin's: it judges the pod before extenders do
             plugin = name_of(engine.scheduler.calling)
-            return engine.give_up(attempt, plugin, f"{type(error).__name__}: {error}", now)
+            return engine.give_up(attempt, plugin, f"{type(error).__name__}: {error}", now())
         if isinstance(said, Failed):
-            return engine.give_up(attempt, EXTENDER, said.reason, now)
+            return engine.give_up(attempt, EXTENDER, said.reason, now())
         advice[pod.shape] = said
     return (
         yield from consulting(
-            engine.extending.consultants, lambda: engine.decide(attempt, now, advice), engine.cluster, documents
+            engine.extending.consultants, lambda: engine.decide(attempt, now(), advice), engine.cluster, documents
         )
     )
 

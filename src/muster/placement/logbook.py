@@ -62,7 +62,7 @@ class Logbook:
 
     def _decided(self, attempt: Queued, held: NodeMask | None, outcome: Decision) -> None:
         slots = [] if held is None else np.flatnonzero(held).tolist()
-        entry = {"attempt": _attempt(attempt), "held": slots, "outcome": outcome_of(outcome)}
+        entry: Document = {"attempt": _attempt(attempt), "held": slots, "outcome": outcome_of(outcome)}
         if has_say(self._engine.extending.extenders, attempt):
             entry["advised"] = True
         self._chapters[-1].append({"decided": entry})

@@ -7,10 +7,11 @@ belongs to the deciding loop: here it is touched in `flush` only.
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from muster.api import core, errors
 from muster.api.errors import ApiError
+from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.cluster.groups import group_key
 from muster.cluster.pods import DEVICES_ANNOTATION
@@ -37,19 +38,19 @@ class Binder:
         clock: Clock,
         engine: Engine,
         reporter: Reporter,
-        pod: Callable[[Key], Object | None],
-        has_node: Callable[[str], bool],
+        cycles: Cycles,
+        objects: Mapping[tuple[Kind, Key], Object],
         news: asyncio.Event,
     ) -> None:
+        """`objects`: all that is known, kept up to date."""
         self._store = store
         self._clock = clock
         self._engine = engine
         self._reporter = reporter
-        self._pod = pod
-        self._has_node = has_node
+        self._cycles = cycles
+        self._objects = objects
         self._news = news
-        self._cycles = Cycles(engine.scheduler.profile_of)
-        self._evictions = Evictions(clock, reporter, pod)
+        self._evictions = Evictions(clock, reporter, self._pod)
         self._ready: deque[Binding] = deque()
         self._slow: deque[Binding] = deque()
         self._permits: dict[str, float] = {}  # by uid: until when it may wait
@@ -60,11 +61,19 @@ class Binder:
         self._has_work = asyncio.Event()
         self._room = asyncio.Semaphore(_MOST_IN_PREPARATION)
 
+    def _pod(self, key: Key) -> Object | None:
+        return self._objects.get((core.POD, key))
+
+    def _has_node(self, name: str) -> bool:
+        return (core.NODE, Key("", name)) in self._objects
+
     # From the deciding loop
 
     def take(self, decision: Decision) -> None:
         key = decision.attempt.key
         bindings = [Binding(assigned, decision.attempt) for assigned in decision.assigned]
+        for binding in bindings if decision.unasked else ():
+            binding.is_unasked = binding.pod.uid in decision.unasked
         for binding in bindings:
             self._reporter.placed(binding.pod.key, binding.pod.uid)
         if decision.victims:
@@ -166,7 +175,7 @@ class Binder:
             self._refused(binding, outcome)
             return
         self._unbound[uid] = binding
-        if self._cycles.needs_time(binding.pod):
+        if self._cycles.needs_time(binding):
             self._slow.append(binding)
         else:
             self._ready.append(binding)

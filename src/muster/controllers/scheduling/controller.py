@@ -5,6 +5,7 @@ event loop; a large gang's on a thread, so that the API goes on answering meanwh
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.cluster.state import FINISHED
 from muster.controllers.scheduling.binder import Binder
+from muster.controllers.scheduling.cycles import Cycles
+from muster.controllers.scheduling.extended import Extenders
 from muster.controllers.scheduling.holding import Holding
 from muster.controllers.scheduling.reporter import Reporter
 from muster.placement.engine import KINDS, Engine, Faulted
@@ -60,11 +63,13 @@ class _Run:
             informer.on_event(self._heard)
         self._events = EventRecorder(store, clock, "muster-scheduler")
         self._reporter = Reporter(store, clock, self._events, self._pod)
-        self._binder = Binder(store, clock, engine, self._reporter, self._pod, self._has_node, self._news)
+        self._extenders = Extenders.of(engine, store, clock, self._last, uses_threads)
+        cycles = Cycles(engine.scheduler.profile_of, self._extenders)
+        self._binder = Binder(store, clock, engine, self._reporter, cycles, self._last, self._news)
         self._holding = Holding(engine, clock, self._reporter)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
+        async with self._extenders or contextlib.nullcontext(), asyncio.TaskGroup() as tasks:
             for informer in self._informers:
                 tasks.create_task(informer.run(), name=f"scheduler: {informer.selection.kind.plural}")
             tasks.create_task(self._events.run(), name="scheduler: events")
@@ -76,9 +81,6 @@ class _Run:
 
     def _pod(self, key: Key) -> Object | None:
         return self._last.get((core.POD, key))
-
-    def _has_node(self, name: str) -> bool:
-        return (core.NODE, Key("", name)) in self._last
 
     # What happened
 
@@ -148,6 +150,9 @@ class _Run:
                 await self._wait()
 
     async def _decide(self, attempt: Queued) -> Decision | Faulted:
+        if self._extenders is not None and self._extenders.have_say(attempt):
+            self._binder.flush()  # it may take a while
+            return await self._extenders.decide(attempt)
         now = self._clock.monotonic()
         if self._uses_threads and len(attempt.pods) > _LARGE_GANG:
             return await asyncio.to_thread(self._engine.decide, attempt, now)

@@ -1,4 +1,5 @@
-"""The plugins of the binding cycle: Reserve, Permit, PreBind, Bind and PostBind, each called where it may fail.
+"""The plugins of the binding cycle: Reserve, Permit, PreBind, Bind and PostBind, each called where it may fail; and
+extenders, which may bind in our stead.
 
 A plugin that refuses or raises is named in the outcome; nothing here raises: it harms its own pods only.
 """
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from muster.cluster.pods import PodInfo
+from muster.controllers.scheduling.extended import Extenders
+from muster.placement.extending import EXTENDER
 from muster.placement.framework import BindPlugin, Code, Status
 from muster.placement.profiles import DEFAULT_BINDER, Profile, name_of
 from muster.placement.queueing.entities import Queued
@@ -28,6 +31,8 @@ class Binding:
     """Binds that were refused for now."""
     is_off: bool = False
     """It is not to be bound any more, wherever it turns up."""
+    is_unasked: bool = False
+    """Extenders are yet to be asked about its node."""
 
     @property
     def pod(self) -> PodInfo:
@@ -61,12 +66,15 @@ ProfileOf: TypeAlias = Callable[[PodInfo], Profile]
 
 
 class Cycles:
-    def __init__(self, profile_of: ProfileOf) -> None:
+    def __init__(self, profile_of: ProfileOf, extenders: Extenders | None = None) -> None:
         self._profile_of = profile_of
+        self._extenders = extenders
 
-    def needs_time(self, pod: PodInfo) -> bool:
-        """Whether a plugin must be awaited before the pod is bound."""
-        profile = self._profile_of(pod)
+    def needs_time(self, binding: Binding) -> bool:
+        """Whether a plugin or an extender must be awaited before the pod is bound."""
+        if self._extenders is not None and (binding.is_unasked or self._extenders.binds(binding.pod)):
+            return True
+        profile = self._profile_of(binding.pod)
         return bool(profile.pre_bind) or any(isinstance(plugin, BindPlugin) for plugin in profile.bind)
 
     def admit(self, binding: Binding) -> Trouble | Wait | None:
@@ -95,6 +103,11 @@ class Cycles:
 
     async def prepare(self, binding: Binding) -> Trouble | None:
         """PreBind. None: it may be bound."""
+        if self._extenders is not None and binding.is_unasked:
+            objection = await self._extenders.objection(binding.pod, binding.node)
+            if objection is not None:
+                return Trouble(EXTENDER, objection)
+            binding.is_unasked = False
         calling: object = None
         try:
             for preparing in self._profile_of(binding.pod).pre_bind:
@@ -107,7 +120,11 @@ class Cycles:
         return None
 
     async def bind(self, binding: Binding) -> Trouble | bool:
-        """Whether a plugin has bound the pod; False where that is left to the platform."""
+        """Whether a plugin or an extender has bound the pod; False where that is left to the platform."""
+        if self._extenders is not None and self._extenders.binds(binding.pod):
+            bound = await self._extenders.bind(binding.pod, binding.node)
+            if bound:
+                return Trouble(EXTENDER, bound) if isinstance(bound, str) else bound
         calling: object = None
         try:
             for plugin in self._profile_of(binding.pod).bind:
