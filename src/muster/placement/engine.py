@@ -71,6 +71,7 @@ class Engine:
         self._budgets: dict[Key, policy.PodDisruptionBudget] = {}
         self._hypernodes: dict[Key, volcano.HyperNode] = {}
         self._classes: dict[str, int] = {}
+        self._groups_of_class: dict[str, dict[Key, Object]] = {}
         self.on_decision: Callable[[Queued, NodeMask | None, Decision], None] | None = None
         """Told of every attempt, the nodes held back from it, and what was decided."""
         self.extending = Extending()
@@ -187,11 +188,15 @@ class Engine:
         elif old is not None:
             self.cluster.pod_selectors.service_removed(old.key)
 
-    def _priority_class(self, old: Object | None, new: Object | None, now: float) -> None:  # noqa: ARG002
+    def _priority_class(self, old: Object | None, new: Object | None, now: float) -> None:
+        found = new or old
+        assert found is not None
         if new is not None:
             self._classes[new.key.name] = new.read(scheduling.PriorityClass).value or 0
-        elif old is not None:
-            self._classes.pop(old.key.name, None)
+        else:
+            self._classes.pop(found.key.name, None)
+        for group in list(self._groups_of_class.get(found.key.name, {}).values()):
+            self._group(group, group, now)
 
     def _budget(self, old: Object | None, new: Object | None, now: float) -> None:  # noqa: ARG002
         if new is not None:
@@ -208,13 +213,19 @@ class Engine:
         self.scheduler.hypernodes_changed(tuple(self._hypernodes.values()))
 
     def _group(self, old: Object | None, new: Object | None, now: float) -> None:
+        if old is not None:
+            before = old.read(volcano.PodGroup).spec.priority_class_name or ""
+            self._groups_of_class.get(before, {}).pop(old.key, None)
         if new is None:
             assert old is not None
             self.groups.drop(GroupKey(*old.key))
             self._tell("PodGroup", Action.DELETE, old, None, now)
             return
         view = new.read(volcano.PodGroup)
-        self.groups.put(from_volcano(view, self._classes.get(view.spec.priority_class_name or "")))
+        named = view.spec.priority_class_name or ""
+        if named:
+            self._groups_of_class.setdefault(named, {})[new.key] = new
+        self.groups.put(from_volcano(view, self._classes.get(named)))
         self._tell("PodGroup", Action.ADD if old is None else Action.UPDATE, old, new, now)
 
     def _tell(self, resource: str, action: Action, old: Object | None, new: Object | None, now: float) -> None:
@@ -284,7 +295,9 @@ class Engine:
 
     def _rejecters(self, refusal: Refusal) -> frozenset[str]:
         """Where there is no node that any plugin could have rejected, whatever helps one of them may help."""
-        return refusal.plugins or frozenset(self.scheduler.profile_of(refusal.pods[0]).wakes())
+        if refusal.plugins and self.cluster.node_count:
+            return refusal.plugins
+        return refusal.plugins | frozenset(self.scheduler.profile_of(refusal.pods[0]).wakes())
 
     def binding_failed(self, pod: PodInfo, attempt: Queued, found: Object | None, now: float) -> None:
         """What was assumed of the pod is taken back, and it is tried again after a rest. `found`: the pod as the store

@@ -397,3 +397,31 @@ def test_a_large_gang_cut_short_between_two_commits_is_whole_after_a_restart(com
                 await world.check_engine()
 
     run()
+
+
+@on_virtual_time
+async def test_a_priority_class_that_comes_after_its_group_still_counts(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        async with world.scheduling():
+            await world.stage(a_pod("early").cpu(1))
+            await world.stage(a_pod_group("g").min_member(1).set("high", "spec", "priorityClassName"))
+            await world.stage(a_pod("late").cpu(1).in_group("g"))
+            priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
+            await world.stage({**priority, "value": 100})
+            await clock.sleep(5)
+            await world.stage(a_node("n").cpu(1))
+            await clock.sleep(1)
+            assert await world.nodes() == {"early": "", "late": "n"}
+
+
+@on_virtual_time
+async def test_a_gang_that_was_there_before_any_node_starts_when_one_comes(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        async with world.scheduling():
+            await world.stage(a_pod_group("g").min_member(2), *(a_pod(f"g{n}").cpu(1).in_group("g") for n in range(2)))
+            await clock.sleep(60)
+            await world.stage(a_node("n").cpu(2))
+            await clock.sleep(0.01)
+            assert await world.nodes() == {"g0": "n", "g1": "n"}
