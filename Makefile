@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SUITE  ?= all
 
-.PHONY: up demo test check format bench docs conformance clean
+.PHONY: up demo test kubectl test-kubectl check format bench docs conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -24,6 +24,18 @@ demo: $(STAMP)          ## start four nodes, train a model as a gang, show the r
 
 test: $(STAMP)          ## all tests that need no foreign server
 	$(BIN)/python -m pytest -n 2
+
+# Newer than most that are installed: it sends protobuf. Pinned in tools/kubectl/go.mod; needs Go.
+KUBECTL_VERSION = $(shell sed -n 's,.*k8s.io/kubectl v0,v1,p' tools/kubectl/go.mod | head -1)
+STAMP_VERSION   = k8s.io/component-base/version
+
+kubectl:                ## build that kubectl into build/bin
+	@mkdir -p build/bin
+	go build -C tools/kubectl -o "$(CURDIR)/build/bin/kubectl" \
+	  -ldflags "-X $(STAMP_VERSION).gitVersion=$(KUBECTL_VERSION) -X $(STAMP_VERSION).gitMajor=1" .
+
+test-kubectl: $(STAMP)  ## the kubectl tests with that kubectl
+	KUBECTL="$(CURDIR)/build/bin/kubectl" $(BIN)/python -m pytest tests/e2e/test_kubectl.py
 
 check: $(STAMP)         ## formatting, lint, types, import contracts, rendered docs
 	$(BIN)/ruff format --check .
