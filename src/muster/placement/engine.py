@@ -4,8 +4,9 @@ It owns the cluster state, the groups, the queue and the scheduler, and has one 
 it decides it assumes at once; the shell binds, and says so where that failed.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from muster.api import core, policy, raw, scheduling, volcano
 from muster.api.kinds import Kind
@@ -49,6 +50,22 @@ class Faulted:
     error: str
 
 
+class Observer(Protocol):
+    """Is told of all that goes in and comes out, in order."""
+
+    def took(self, old: Object | None, new: Object | None) -> None:
+        """Before the engine acts on it."""
+        ...
+
+    def decided(self, attempt: Queued, held: NodeMask | None, decision: Decision) -> None:
+        """`held`: the nodes that were held back from the attempt."""
+        ...
+
+    def lost(self, uid: str) -> None:
+        """What was assumed of the pod is taken back."""
+        ...
+
+
 class Engine:
     def __init__(
         self,
@@ -72,8 +89,7 @@ class Engine:
         self._hypernodes: dict[Key, volcano.HyperNode] = {}
         self._classes: dict[str, int] = {}
         self._groups_of_class: dict[str, dict[Key, Object]] = {}
-        self.on_decision: Callable[[Queued, NodeMask | None, Decision], None] | None = None
-        """Told of every attempt, the nodes held back from it, and what was decided."""
+        self.observer: Observer | None = None
         self.extending = Extending()
         self._assumed: dict[str, PodInfo] = {}  # by uid: what was given a node here, and not yet seen there
         self._takers = {
@@ -93,6 +109,8 @@ class Engine:
         """An object of one of `KINDS` came (no `old`), changed, or went (no `new`)."""
         found = new or old
         assert found is not None
+        if self.observer is not None:
+            self.observer.took(old, new)
         self._takers[found.kind](old, new, now)
         self._reservations.look(now)
 
@@ -243,8 +261,8 @@ class Engine:
         try:
             held = self._reservations.held_from(attempt, now)
             decision = self.decide_again(attempt, held, advice)
-            if self.on_decision is not None:
-                self.on_decision(attempt, held, decision)
+            if self.observer is not None:
+                self.observer.decided(attempt, held, decision)
             decision = self._reservations.explained(decision, held)
         except Exception as error:  # a plugin's: its pod backs off, the others go on
             return self.give_up(attempt, name_of(self.scheduler.calling), f"{type(error).__name__}: {error}", now)
@@ -289,6 +307,8 @@ class Engine:
         """Takes back what was assumed of a pod. The pod as it is now; None where nothing was."""
         latest = self._assumed.pop(uid, None)
         if latest is not None:
+            if self.observer is not None:
+                self.observer.lost(uid)
             self.cluster.release(uid)
             self.groups.pending(latest)
         return latest

@@ -23,7 +23,7 @@ from muster.placement.engine import KINDS, Engine
 from muster.placement.queueing.entities import EntityKey, Queued
 from muster.placement.scheduling import Decision
 
-CHAPTER = 20_000
+CHAPTER = 5_000
 CHAPTERS = 2
 Line: TypeAlias = Document
 """One entry, as it is written: `{"took": ...}`, `{"decided": ...}` or `{"lost": ...}`; first, `{"began": ...}`."""
@@ -36,8 +36,7 @@ class Difference(NamedTuple):
 
 
 class Logbook:
-    """Told of what happens by the engine's owner, and of decisions by the engine. Keeps references to encoded objects,
-    not copies."""
+    """Observes an engine from its first moment. Keeps references to encoded objects, not copies."""
 
     def __init__(self, engine: Engine, chapter: int = CHAPTER) -> None:
         self._engine = engine
@@ -45,10 +44,9 @@ class Logbook:
         self._objects: dict[tuple[str, Key], Object] = {}
         self._chapters: deque[list[Line]] = deque(maxlen=CHAPTERS)
         self._begin()
-        engine.on_decision = self._decided
+        engine.observer = self
 
     def took(self, old: Object | None, new: Object | None) -> None:
-        """Before the engine is told."""
         self._turn()
         found = new or old
         assert found is not None
@@ -60,7 +58,7 @@ class Logbook:
             self._objects[place] = new
             self._chapters[-1].append({"took": {"kind": found.kind.resource, "object": new.raw}})
 
-    def _decided(self, attempt: Queued, held: NodeMask | None, outcome: Decision) -> None:
+    def decided(self, attempt: Queued, held: NodeMask | None, outcome: Decision) -> None:
         slots = [] if held is None else np.flatnonzero(held).tolist()
         entry: Document = {"attempt": _attempt(attempt), "held": slots, "outcome": outcome_of(outcome)}
         if has_say(self._engine.extending.extenders, attempt):
@@ -68,7 +66,6 @@ class Logbook:
         self._chapters[-1].append({"decided": entry})
 
     def lost(self, uid: str) -> None:
-        """Before the engine is told that a pod could not be bound."""
         self._chapters[-1].append({"lost": {"uid": uid}})
 
     def lines(self) -> Iterator[bytes]:

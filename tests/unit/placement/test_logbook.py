@@ -33,12 +33,10 @@ class History:
         new = Object(kind, raw.encode({**head, **document, "metadata": metadata}))
         old = self.objects.get((kind, name))
         self.objects[kind, name] = new
-        self.logbook.took(old, new)
         self.engine.take(old, new, self.now)
 
     def remove(self, kind: Kind, name: str) -> None:
         old = self.objects.pop((kind, name))
-        self.logbook.took(old, None)
         self.engine.take(old, None, self.now)
 
     def decide(self) -> None:
@@ -54,7 +52,6 @@ class History:
             name = assigned.pod.key.name
             chance = self.chance.random()
             if chance < 0.1:
-                self.logbook.lost(assigned.pod.uid)
                 found = self.objects.get((core.POD, name))
                 self.engine.binding_failed(assigned.pod, attempt, found, self.now)
             elif chance < 0.9 and (core.POD, name) in self.objects:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from muster.api import core, volcano
 from muster.api.kinds import Kind
@@ -20,6 +20,7 @@ from muster.controllers.scheduling.extended import Extenders
 from muster.controllers.scheduling.holding import Holding
 from muster.controllers.scheduling.reporter import Reporter
 from muster.placement.engine import KINDS, Engine, Faulted
+from muster.placement.logbook import Logbook
 from muster.placement.queueing.entities import Queued
 from muster.placement.scheduling import Decision
 from muster.runtime.clock import Clock
@@ -45,9 +46,16 @@ class SchedulingController:
         self._clock = clock
         self._make_engine = make_engine
         self._uses_threads = uses_threads
+        self._logbook: Logbook | None = None
 
     async def run(self) -> None:
-        await _Run(self._store, self._clock, self._make_engine(), self._uses_threads).run()
+        engine = self._make_engine()
+        self._logbook = Logbook(engine)
+        await _Run(self._store, self._clock, engine, self._uses_threads).run()
+
+    def decisions(self) -> Iterator[bytes]:
+        """The log of this run's decisions, a line each, for `muster replay`."""
+        return iter(()) if self._logbook is None else self._logbook.lines()
 
 
 class _Run:
