@@ -179,6 +179,7 @@ async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
     async with contextlib.AsyncExitStack() as stack:
         store = await stack.enter_async_context(EmbeddedStore.on_disk(settings.data / "store.db", clock=clock))
         local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, node_token)))
+        scheduler = SchedulingController(store, clock, make_engine)
         application = app.build(
             store=store,
             registry=REGISTRY,
@@ -186,9 +187,10 @@ async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
             authenticator=access.TokenAuthenticator({admin_token: access.administrator(), node_token: access.a_node()}),
             node_logs=local_logs,
             version=VERSION,
+            decisions=scheduler.decisions,
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        running = tasks.create_task(supervise(_controllers(store, clock, make_engine), clock=clock), name="controllers")
+        running = tasks.create_task(supervise(_controllers(store, clock, scheduler), clock=clock), name="controllers")
         stack.callback(running.cancel)
         url = await stack.enter_async_context(
             listening(application, settings.host, settings.port, on_close=application.close)
@@ -209,9 +211,11 @@ def _make_engine(path: Path | None) -> MakeEngine:
     return configuration.make_engine
 
 
-def _controllers(store: Store, clock: Clock, make_engine: MakeEngine) -> Mapping[str, Callable[[], Awaitable[None]]]:
+def _controllers(
+    store: Store, clock: Clock, scheduler: SchedulingController
+) -> Mapping[str, Callable[[], Awaitable[None]]]:
     return {
-        "scheduler": SchedulingController(store, clock, make_engine).run,
+        "scheduler": scheduler.run,
         "pod groups": PodGroupController(store, clock).run,
         "nodes": NodeController(store, clock).run,
         "garbage": GarbageCollector(store, clock).run,

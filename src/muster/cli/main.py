@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "get": "List objects, or print one.",
         "describe": "Show all about one object, with its events.",
         "delete": "Delete objects.",
+        "decisions": "Print the scheduler's log of decisions, or decide them again.",
         "version": "Print the versions of this program and the server.",
     },
 }

@@ -223,6 +223,13 @@ class Client:
         finally:
             stream.close()
 
+    def decisions(self) -> bytes:
+        """The scheduler's log of decisions: an entry a line."""
+        reply = self._transport.exchange(Request("GET", "/apis/muster.dev/decisions"))
+        if reply.status >= 400:
+            raise _error(reply)
+        return reply.body
+
     def open_log(self, pod: str, namespace: str | None = None, options: LogOptions | None = None) -> Stream:
         """The log as a stream that another thread can close."""
         path = resources.PODS.path(namespace or self.namespace, pod, "log")

@@ -6,8 +6,9 @@ Whatever goes wrong in a request is answered as a Status, logged with the reques
 import itertools
 import logging
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from starlette.types import Receive, Scope, Send
 
@@ -16,7 +17,7 @@ from muster.api.errors import ApiError
 from muster.api.raw import Document
 from muster.api.registry import Registry
 from muster.runtime.clock import Clock
-from muster.server import paths
+from muster.server import access, paths
 from muster.server.access import Authenticator
 from muster.server.exchange import (
     Answer,
@@ -34,6 +35,8 @@ from muster.server.logs import NodeLogs
 from muster.store.protocol import Store
 
 PREFIX = "k8s"
+DECISIONS = ("apis", "muster.dev", "decisions")
+Decisions: TypeAlias = Callable[[], Iterable[bytes]]
 KUBERNETES_VERSION = "v1.33.0"
 """The Kubernetes release whose API this is closest to: kubectl warns when it is far from its own."""
 _HEALTH = ("healthz", "livez", "readyz")
@@ -64,8 +67,11 @@ class Version:
 class App:
     """An ASGI application. `close` ends the open streams, so that a server can stop without waiting for them."""
 
-    def __init__(self, kubernetes: KubernetesApi, authenticator: Authenticator, version: Version) -> None:
+    def __init__(
+        self, kubernetes: KubernetesApi, authenticator: Authenticator, version: Version, decisions: Decisions
+    ) -> None:
         self._kubernetes = kubernetes
+        self._decisions = decisions
         self._authenticator = authenticator
         self._version = version
         self._streams = Streams()
@@ -116,6 +122,9 @@ class App:
             raise errors.Unauthorized(
                 "Unauthorized: send the header 'Authorization: Bearer <token>' with a known token"
             )
+        if below == DECISIONS:
+            access.check(identity, access.Attributes("get", "muster.dev", "decisions"))
+            return Response(200, b"".join(self._decisions()), "application/x-ndjson")
         return await self._kubernetes.answer(request, identity, below)
 
     def _public(self, request: Request, parts: tuple[str, ...]) -> Response | None:
@@ -155,6 +164,8 @@ def build(
     authenticator: Authenticator,
     node_logs: NodeLogs,
     version: str,
+    decisions: Decisions = tuple,
 ) -> App:
+    """`decisions`: the scheduler's log, for those who want to see or replay it."""
     kubernetes = KubernetesApi(store=store, registry=registry, clock=clock, node_logs=node_logs)
-    return App(kubernetes, authenticator, Version(version))
+    return App(kubernetes, authenticator, Version(version), decisions)
