@@ -5,11 +5,14 @@ Defaults run before validation, so they must not raise; the view's decoder names
 
 from collections.abc import Iterator
 
+from muster.api import raw
 from muster.api.raw import JSON, Document
 
 
 def drop_nulls(document: JSON) -> None:
     """Remove fields that are null, in place: to Kubernetes they are absent, and Go clients send many."""
+    if b"null" not in raw.encode(document):  # most have none, and to look is far cheaper than to walk
+        return
     pending = [document]  # not recursive: a hostile document may be nested deeper than the stack
     while pending:
         value = pending.pop()

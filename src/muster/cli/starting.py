@@ -11,6 +11,7 @@ import click
 import uvloop
 
 from muster.api import errors, fields
+from muster.runtime import collector
 from muster.sdk.config import DEFAULT_PORT
 
 data_option = click.option(
@@ -53,6 +54,7 @@ def until_signalled(work: Coroutine[object, object, None], *, verbose: bool, add
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    collector.calm()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_cancelled_by_signal(work))

@@ -23,7 +23,7 @@ from muster.placement.engine import KINDS, Engine
 from muster.placement.queueing.entities import EntityKey, Queued
 from muster.placement.scheduling import Decision
 
-CHAPTER = 5_000
+CHAPTER = 10_000
 CHAPTERS = 2
 Line: TypeAlias = Document
 """One entry, as it is written: `{"took": ...}`, `{"decided": ...}` or `{"lost": ...}`; first, `{"began": ...}`."""

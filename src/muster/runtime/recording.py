@@ -23,10 +23,10 @@ _log = logging.getLogger(__name__)
 
 EventType: TypeAlias = Literal["Normal", "Warning"]
 
-MOST_PENDING = 1000
+MOST_PENDING = 500
 MOST_REMEMBERED = 4096
 FIRST_PAUSE_SECONDS = 0.1
-BETWEEN_BATCHES_SECONDS = 0.25
+BETWEEN_BATCHES_SECONDS = 1.0
 """Events are for people: in a burst they must not take from the work that they tell of. What is more is dropped."""
 LONGEST_PAUSE_SECONDS = 10.0
 CLOSING_SECONDS = 2.0
@@ -82,7 +82,7 @@ class EventRecorder:
                 await self._wake.wait()
                 self._wake.clear()
                 try:
-                    await self.flush()
+                    await self._write_some()
                     pause = FIRST_PAUSE_SECONDS
                     await self._clock.sleep(BETWEEN_BATCHES_SECONDS)
                 except (ApiError, OSError) as error:
@@ -103,6 +103,10 @@ class EventRecorder:
     async def flush(self) -> None:
         """Write everything recorded so far. Raises when the store cannot be reached; nothing is lost then."""
         while self._pending:
+            await self._write_some()
+
+    async def _write_some(self) -> None:
+        if self._pending:
             batch, self._pending = self._pending, {}
             writes = [self._write(saying, pending) for saying, pending in batch.items()]
             try:

@@ -30,7 +30,7 @@ from muster.store.protocol import Change, Event, Selection, Store
 
 _log = logging.getLogger(__name__)
 
-SLICE_SECONDS = 0.005
+SLICE_SECONDS = 0.004
 """How long the loop may decide before others get their turn."""
 _LARGE_GANG = 100  # pods: deciding on more takes tens of milliseconds, and goes to a thread
 _LONGEST_SLEEP = 30.0

@@ -75,7 +75,7 @@ class Cycles:
         if self._extenders is not None and (binding.is_unasked or self._extenders.binds(binding.pod)):
             return True
         profile = self._profile_of(binding.pod)
-        return bool(profile.pre_bind) or any(isinstance(plugin, BindPlugin) for plugin in profile.bind)
+        return bool(profile.pre_bind) or any(name_of(plugin) != DEFAULT_BINDER for plugin in profile.bind)
 
     def admit(self, binding: Binding) -> Trouble | Wait | None:
         """Reserve, once, and Permit. None: it may go on."""
