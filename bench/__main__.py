@@ -32,12 +32,20 @@ def main(names: list[str]) -> int:
         figures: list[Figure] = importlib.import_module(f"bench.{name}").run(Progress(name))
         show(name, figures)
         _OUT.mkdir(parents=True, exist_ok=True)
-        report = {
-            "machine": {"cpus": len(os.sched_getaffinity(0)), "python": platform.python_version()},
-            "figures": {figure.name: figure.as_json() for figure in figures},
-        }
+        machine = {"cpus": len(os.sched_getaffinity(0)), "python": platform.python_version()}
+        report: dict[str, object] = {"machine": machine}
+        report |= _by_shape(figures) | {"figures": {figure.name: figure.as_json() for figure in figures}}
         (_OUT / f"{name}.json").write_text(json.dumps(report, indent=2) + "\n")
     return 0
+
+
+def _by_shape(figures: list[Figure]) -> dict[str, dict[str, object]]:
+    """`shape.what` as one entry a shape, for those who compare."""
+    shapes: dict[str, dict[str, object]] = {}
+    for shape, dot, what in (figure.name.partition(".") for figure in figures):
+        if dot:
+            shapes.setdefault(shape, {})[what] = next(f.value for f in figures if f.name == f"{shape}.{what}")
+    return shapes
 
 
 if __name__ == "__main__":
