@@ -11,7 +11,7 @@ from muster.api.raw import JSON, Document
 
 def drop_nulls(document: JSON) -> None:
     """Remove fields that are null, in place: to Kubernetes they are absent, and Go clients send many."""
-    if b"null" not in raw.encode(document):  # most have none, and to look is far cheaper than to walk
+    if not _may_have_nulls(document):
         return
     pending = [document]  # not recursive: a hostile document may be nested deeper than the stack
     while pending:
@@ -22,6 +22,14 @@ def drop_nulls(document: JSON) -> None:
             pending.extend(value.values())
         elif isinstance(value, list):
             pending.extend(value)
+
+
+def _may_have_nulls(document: JSON) -> bool:
+    """Most documents have none, and to look at their bytes is far cheaper than to walk them."""
+    try:
+        return b"null" in raw.encode(document)
+    except RecursionError:
+        return True
 
 
 def child(document: JSON, *path: str) -> Document:

@@ -23,10 +23,10 @@ _log = logging.getLogger(__name__)
 
 EventType: TypeAlias = Literal["Normal", "Warning"]
 
-MOST_PENDING = 500
+MOST_PENDING = 1000
 MOST_REMEMBERED = 4096
 FIRST_PAUSE_SECONDS = 0.1
-BETWEEN_BATCHES_SECONDS = 1.0
+MOST_PER_SECOND = 1000
 """Events are for people: in a burst they must not take from the work that they tell of. What is more is dropped."""
 LONGEST_PAUSE_SECONDS = 10.0
 CLOSING_SECONDS = 2.0
@@ -82,9 +82,9 @@ class EventRecorder:
                 await self._wake.wait()
                 self._wake.clear()
                 try:
-                    await self._write_some()
+                    written = await self._write_some()
                     pause = FIRST_PAUSE_SECONDS
-                    await self._clock.sleep(BETWEEN_BATCHES_SECONDS)
+                    await self._clock.sleep(written / MOST_PER_SECOND)
                 except (ApiError, OSError) as error:
                     _log.debug("events of %s wait: %s", self._component, error)
                     await self._clock.sleep(pause)
@@ -105,18 +105,21 @@ class EventRecorder:
         while self._pending:
             await self._write_some()
 
-    async def _write_some(self) -> None:
-        if self._pending:
-            batch, self._pending = self._pending, {}
-            writes = [self._write(saying, pending) for saying, pending in batch.items()]
-            try:
-                results = await self._store.write(writes)
-            except BaseException:
-                for saying, pending in batch.items():
-                    self._put_back(saying, pending)
-                raise
-            for (saying, pending), write, result in zip(batch.items(), writes, results, strict=True):
-                await self._settle(saying, pending, write, result)
+    async def _write_some(self) -> int:
+        """What has gathered; how much that was."""
+        batch, self._pending = self._pending, {}
+        if not batch:
+            return 0
+        writes = [self._write(saying, pending) for saying, pending in batch.items()]
+        try:
+            results = await self._store.write(writes)
+        except BaseException:
+            for saying, pending in batch.items():
+                self._put_back(saying, pending)
+            raise
+        for (saying, pending), write, result in zip(batch.items(), writes, results, strict=True):
+            await self._settle(saying, pending, write, result)
+        return len(batch)
 
     def _write(self, saying: _Saying, pending: _Pending) -> Write:
         known = self._counts.get(saying)

@@ -24,7 +24,7 @@ from muster.runtime.clock import Clock
 from muster.store.protocol import Bind, Refused, Result, Store, Write
 
 _log = logging.getLogger(__name__)
-_BATCH = 256
+_BATCH = 1024
 _MOST_IN_PREPARATION = 128  # pods that plugins prepare at once, each with I/O of its own
 _ASK_SECONDS = 1.0  # between two questions whether a pod that waits for a permit may go on
 _RETRY_SECONDS = 1.0
