@@ -26,7 +26,7 @@ EventType: TypeAlias = Literal["Normal", "Warning"]
 MOST_PENDING = 1000
 MOST_REMEMBERED = 4096
 FIRST_PAUSE_SECONDS = 0.1
-MOST_PER_SECOND = 1000
+MOST_PER_SECOND = 400
 """Events are for people: in a burst they must not take from the work that they tell of. What is more is dropped."""
 LONGEST_PAUSE_SECONDS = 10.0
 CLOSING_SECONDS = 2.0

@@ -24,7 +24,7 @@ from muster.runtime.clock import Clock
 from muster.store.protocol import Bind, Refused, Result, Store, Write
 
 _log = logging.getLogger(__name__)
-_BATCH = 1024
+_BATCH = 256  # pods in one batch of writes, but for a gang, which goes whole: others want to write meanwhile
 _MOST_IN_PREPARATION = 128  # pods that plugins prepare at once, each with I/O of its own
 _ASK_SECONDS = 1.0  # between two questions whether a pod that waits for a permit may go on
 _RETRY_SECONDS = 1.0
@@ -234,8 +234,10 @@ class Binder:
     async def _write_batch(self) -> None:
         others = [] if self._is_paused else self._evictions.take_writes(but=self._unsure)
         bindings = []
-        for _ in range(min(len(self._ready), _BATCH)):
+        attempt = None
+        while self._ready and (len(bindings) < _BATCH or self._ready[0].attempt is attempt):
             binding = self._ready.popleft()
+            attempt = binding.attempt
             if binding.is_off:
                 continue
             self._unbound.pop(binding.pod.uid, None)
