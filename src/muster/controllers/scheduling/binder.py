@@ -19,6 +19,7 @@ from muster.controllers.scheduling.cycles import Binding, Cycles, Trouble, Wait
 from muster.controllers.scheduling.evicting import Evictions
 from muster.controllers.scheduling.reporter import OPTIONS, Reporter
 from muster.placement.engine import Engine
+from muster.placement.queueing.entities import Queued
 from muster.placement.scheduling import Decision
 from muster.runtime.clock import Clock
 from muster.store.protocol import Bind, Refused, Result, Store, Write
@@ -233,8 +234,8 @@ class Binder:
 
     async def _write_batch(self) -> None:
         others = [] if self._is_paused else self._evictions.take_writes(but=self._unsure)
-        bindings = []
-        attempt = None
+        bindings: list[Binding] = []
+        attempt: Queued | None = None
         while self._ready and (len(bindings) < _BATCH or self._ready[0].attempt is attempt):
             binding = self._ready.popleft()
             attempt = binding.attempt
