@@ -23,7 +23,8 @@ from muster.testing.servers import serving
 _WRITERS = 32
 _WRITES = 16_000
 _WATCHERS = 1_000
-_EVENTS_PER_SECOND = 1_000
+_ASKED_EVENTS = 1_000
+_EVENTS_PER_SECOND = 1_100  # above what is asked: a pace can be kept or missed, never beaten
 _WATCH_SECONDS = 5
 _PODS = 10_000
 
@@ -94,7 +95,7 @@ async def _watchers() -> list[Figure]:
             "watched_events",
             rate,
             "events/s",
-            _EVENTS_PER_SECOND * 0.95,
+            _ASKED_EVENTS,
             note=f"to each of {_WATCHERS} watchers, paced",
         ),
         Figure("watch_lag", lag, "ms", note="last watcher behind the last write"),
@@ -120,7 +121,7 @@ async def _served_watchers() -> list[Figure]:
         seconds = time.perf_counter() - started
         await crowd.wait()
     note = f"to each of {_WATCHERS} connections, watchers and server on the same two cores"
-    return [Figure("watched_events_http", expected / seconds, "events/s", _EVENTS_PER_SECOND * 0.95, note=note)]
+    return [Figure("watched_events_http", expected / seconds, "events/s", _ASKED_EVENTS, note=note)]
 
 
 def _pod(number: int) -> Document:

@@ -363,7 +363,7 @@ async def test_pods_deleted_while_they_are_being_bound_leave_nothing(clock: Virt
 
 @pytest.mark.parametrize("commits", range(1, 3))
 def test_a_large_gang_cut_short_between_two_commits_is_whole_after_a_restart(commits: int) -> None:
-    """A store's commit takes 256 writes: a gang of 600 is three of them."""
+    """A store commits a large batch in parts: a gang of 600 is several of them."""
 
     @on_virtual_time
     async def run(clock: VirtualClock) -> None:
