@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
-from tests.conformance.adapters import kube, volcano
+from tests.conformance.adapters import kube, kueue, volcano
 from tests.conformance.cases import Adapters
 
 ADAPTERS: Mapping[str, Adapters] = {
     "kube-scheduler": kube.ADAPTERS,
+    "kueue": kueue.ADAPTERS,
     "volcano": volcano.ADAPTERS,
 }
