@@ -1,0 +1,71 @@
+"""What an administrator may set for admission as a whole, with Kueue's defaults.
+
+`PodsReady` is off unless it is configured: on a laptop, slow is not failed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+
+from muster.quota.gates import Gates
+
+
+class ShareRule(StrEnum):
+    """When a queue may take from another under fair sharing."""
+
+    FINAL = "LessThanOrEqualToFinalShare"
+    INITIAL = "LessThanInitialShare"
+
+
+@dataclass(frozen=True, slots=True)
+class FairSharing:
+    rules: tuple[ShareRule, ...] = (ShareRule.FINAL, ShareRule.INITIAL)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionFairSharing:
+    """Between the local queues of one cluster queue, by what they used before."""
+
+    half_life: float = 0.0
+    """Seconds in which past usage loses half of its weight; 0: the past does not count."""
+    sampling_interval: float = 300.0
+    weights: Mapping[str, Fraction] = field(default_factory=dict)
+    """By resource; 1 where nothing is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodsReady:
+    """How long an admitted workload may take until all its pods are ready, and what then."""
+
+    timeout: float = 1800.0
+    recovery_timeout: float | None = 1800.0
+    """None: pods that were ready once may take as long as they like to come back."""
+    blocks_admission: bool = False
+    backoff_base: float = 60.0
+    backoff_max: float = 3600.0
+    backoff_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transformation:
+    """A resource that is counted as others. `outputs`: by resource, how much for one unit of the input."""
+
+    input: str
+    keeps_input: bool = True
+    outputs: Mapping[str, Fraction] = field(default_factory=dict)
+    multiply_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    gates: Gates = field(default_factory=Gates.default)
+    fair_sharing: FairSharing | None = None
+    admission_fair_sharing: AdmissionFairSharing | None = None
+    pods_ready: PodsReady | None = None
+    requeues_by_eviction_time: bool = True
+    """A workload whose pods were not ready in time queues again from when it was evicted, not from when it was made."""
+    ignores_undeclared: bool = False
+    """Resources that a queue does not cover are free there, instead of keeping the workload out."""
+    excluded_prefixes: tuple[str, ...] = ()
+    transformations: tuple[Transformation, ...] = ()
