@@ -61,6 +61,62 @@ print(json.dumps({"said": said, "weights": weights, "imported": sorted(sys.modul
 """
 
 
+GANG_SCRIPT = """
+import json, sys
+from muster.api import core, raw, volcano
+from muster.api.objects import Object
+from muster.controllers.plugins import load
+from muster.placement.configured import configured_engine
+from muster.testing.builders import a_node, a_pod, a_pod_group
+
+found = configured_engine(json.load(sys.stdin), load)
+if isinstance(found, list):
+    print(json.dumps({"errors": [str(error) for error in found]}))
+    sys.exit()
+engine = found[0]
+nodes = [a_node(f"{spine}{number}").cpu(1).label("spine", spine) for spine in "abc" for number in range(2)]
+pods = [a_pod(f"p{number}").cpu(1).in_group("g") for number in range(2)]
+kinds = [(core.NODE, nodes), (volcano.POD_GROUP, [a_pod_group("g").min_member(2)]), (core.POD, pods)]
+for kind, builders in kinds:
+    for builder in builders:
+        document = builder.document()
+        document["metadata"]["uid"] = document["metadata"]["name"]
+        engine.take(None, Object(kind, raw.encode(document)), 0.0)
+outcome = engine.step(0.0)
+refusal = outcome.refusal.message if outcome.refusal else ""
+print(json.dumps({"nodes": sorted(one.node for one in outcome.assigned), "refusal": refusal}))
+"""
+
+SPINES = """
+from muster.placement.framework import Code, Generated, Placement, Status
+
+class Spines:
+    name = "Spines"
+
+    def __init__(self, args):
+        self.kept = args.get("kept", [])
+
+    def generate_placements(self, group, cluster, parent):
+        spines = cluster.labelled("spine")
+        open_ = [value for value in "abc" if value not in self.kept]
+        if not open_:
+            return Generated(Status(Code.UNRESOLVABLE, ("every spine is kept for others",)))
+        return Generated(placements=[Placement(v, spines == cluster.value_code(v)) for v in open_])
+
+class LastSpine:
+    name = "LastSpine"
+
+    def __init__(self, args):
+        pass
+
+    def score_placement(self, group, cluster, placement, proposed):
+        return "abc".index(placement.name)
+
+    def normalize_placements(self, scores):
+        return Status(), [score * 100 // (max(scores) or 1) for score in scores]
+"""
+
+
 def installed(folder: Path, name: str, entries: dict[str, str]) -> Path:
     """A folder that to Python looks as if a distribution had been installed there."""
     info = folder / f"{name.replace('-', '_')}-0.1.0.dist-info"
@@ -78,10 +134,10 @@ def example(tmp_path: Path) -> list[Path]:
     return [installed(tmp_path / "site", project["name"], project["entry-points"][ENTRY_POINTS]), EXAMPLE]
 
 
-def run(configuration: str, path: list[Path]) -> Any:
+def run(configuration: str, path: list[Path], script: str = SCRIPT) -> Any:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT],
+        [sys.executable, "-W", "error", "-c", script],
         input=configuration,
         env=environment,
         capture_output=True,
@@ -141,6 +197,24 @@ def test_two_distributions_that_offer_the_same_name_are_told_apart_by_nobody(
     other = installed(tmp_path / "other", "muster-other", {"Maintenance": "other:Maintenance"})
     (error,) = run((EXAMPLE / "scheduler.yaml").read_text(), [other, *example])["errors"]
     assert "muster-maintenance, muster-other each offer it" in error
+
+
+def test_plugins_for_groups_are_found_and_asked(tmp_path: Path) -> None:
+    (tmp_path / "spines.py").write_text(SPINES)
+    entries = {"Spines": "spines:Spines", "LastSpine": "spines:LastSpine"}
+    path = [installed(tmp_path / "site", "muster-spines", entries), tmp_path]
+
+    def decided(names: list[str], **args: Any) -> Any:
+        plugins = {"multiPoint": {"enabled": [{"name": name} for name in names]}}
+        profile = {"plugins": plugins, "pluginConfig": [{"name": "Spines", "args": args}] if args else []}
+        head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+        return run(json.dumps({**head, "profiles": [profile]}), path, GANG_SCRIPT)
+
+    assert decided(["Spines"])["nodes"] == ["a0", "a1"]
+    assert decided(["Spines"], kept=["a"])["nodes"] == ["b0", "b1"]
+    assert decided(["Spines", "LastSpine"])["nodes"] == ["c0", "c1"]
+    refused = decided(["Spines"], kept=["a", "b", "c"])["refusal"]
+    assert refused == "2 pods that must start together cannot be placed: Spines: every spine is kept for others"
 
 
 def test_the_guide_shows_what_is_tested_here() -> None:

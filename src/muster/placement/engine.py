@@ -19,6 +19,7 @@ from muster.cluster.state import FINISHED, ClusterState
 from muster.placement import changes
 from muster.placement.extending import Extending
 from muster.placement.framework import Action
+from muster.placement.group_plugins import GroupPluginFailed
 from muster.placement.in_tree import Shared, default_profile
 from muster.placement.preempting import Budgets
 from muster.placement.profiles import Profile, name_of
@@ -264,6 +265,8 @@ class Engine:
             if self.observer is not None:
                 self.observer.decided(attempt, held, decision)
             decision = self._reservations.explained(decision, held)
+        except GroupPluginFailed as failure:
+            return self.give_up(attempt, failure.plugin, failure.error, now)
         except Exception as error:  # a plugin's: its pod backs off, the others go on
             return self.give_up(attempt, name_of(self.scheduler.calling), f"{type(error).__name__}: {error}", now)
         placed = [one.pod.uid for one in decision.assigned]

@@ -2,8 +2,9 @@
 
 A domain is chosen by counting and then filled; where filling fails, for reasons that counting does not see, the next
 one is tried. Inside a wide domain the narrow ones are filled one after the other, those first that have members
-already, so that the gang is no further apart than it must be. Everything goes through a `Trial`: the caller keeps it or
-takes it back.
+already, so that the gang is no further apart than it must be. Where a profile has plugins of its own for groups, they
+say where to look for domains, when it is enough, and which of several that hold the gang is best. Everything goes
+through a `Trial`: the caller keeps it or takes it back.
 """
 
 from collections import Counter
@@ -22,18 +23,30 @@ from muster.cluster.pods import PodInfo, PodShape
 from muster.cluster.state import ClusterState
 from muster.cluster.trial import Trial
 from muster.placement.domains import Demand, Domain, LabelLevel, Level, NoDomain, Requirement, candidates, pods_per_node
+from muster.placement.framework import Code, Placement
+from muster.placement.group_plugins import ALL_NODES, GroupPlugins, Held, Objection, Watch
 from muster.placement.hypernodes import HyperNodes
 from muster.placement.judging import Diagnosis, Judgement
 
 Judge: TypeAlias = Callable[[PodInfo], Judgement]
+PluginsOf: TypeAlias = Callable[[PodInfo], GroupPlugins | None]
+"""Who is asked about the group of a pod."""
 Choice: TypeAlias = Callable[[int], int]
 """Any number, the same for the same decision and salt."""
 Areas: TypeAlias = Sequence[NodeMask | None]
 """Nodes to be filled, in this order; None: all."""
 Slots: TypeAlias = npt.NDArray[np.intp]
 _TRIES = 8  # domains that are filled before the gang waits: each costs as much as placing it
+_MOST_SITES = 64  # the same over all placements that plugins name
 _MOST_AREAS = 512
 _NOWHERE: Slots = np.zeros(0, dtype=np.intp)
+
+
+class Site(NamedTuple):
+    """Where a gang is tried."""
+
+    name: str
+    areas: Areas
 
 
 class Shortage(NamedTuple):
@@ -50,7 +63,7 @@ class Shortage(NamedTuple):
 class Seats:
     nodes: Mapping[PodInfo, str]
     """Empty where they are not enough: then nothing is left in the trial."""
-    problem: NoDomain | Shortage | None = None
+    problem: NoDomain | Shortage | Objection | None = None
 
 
 @dataclass(slots=True)
@@ -68,9 +81,11 @@ class _Part:
 
 
 class GangPlacer:
-    def __init__(self, cluster: ClusterState, groups: PodGroups, judge: Judge, choice: Choice) -> None:
+    def __init__(
+        self, cluster: ClusterState, groups: PodGroups, judge: Judge, choice: Choice, plugins_of: PluginsOf
+    ) -> None:
         self._cluster, self._groups = cluster, groups
-        self._judge, self._choice = judge, choice
+        self._judge, self._choice, self._plugins_of = judge, choice, plugins_of
         self._tree: HyperNodes | None = None
         self._views: Sequence[volcano.HyperNode] = ()
         self._tree_version = -1
@@ -117,18 +132,30 @@ class GangPlacer:
     ) -> Seats:
         """As many members as fit, if they are enough. `members` as `in_order` has them. Without `explain` a shortage
         has no diagnosis: that costs as much as a pass over all nodes."""
+        plugins = self._plugins_of(members[0])
+        if plugins is not None:
+            return self._place_as_told(plugins, trial, group, members, within, explain)
         shortage: Shortage | None = None
-        for areas in self._tried(group, members, within):
-            if isinstance(areas, NoDomain):
-                return Seats({}, shortage or areas)
+        for site in self._tried(group, members, within):
+            if isinstance(site, NoDomain):
+                return Seats({}, shortage or site)
             mark = trial.mark
-            nodes = self._fill_parts(trial, group, members, areas) if group.parts else self._fill(trial, members, areas)
+            nodes = self._fill_site(trial, group, members, site.areas)
             if self.is_enough(group, nodes):
                 return Seats(nodes)
             if shortage is None or len(nodes) > shortage.placed:
-                shortage = self._shortage(members, nodes, areas[-1], explain)
+                shortage = self._shortage(members, nodes, site.areas[-1], explain)
             trial.undo(mark)
         return Seats({}, shortage)
+
+    def _fill_site(
+        self, trial: Trial, group: Group, members: Sequence[PodInfo], areas: Areas, watch: Watch | None = None
+    ) -> dict[PodInfo, str]:
+        if watch is not None and not watch.goes_on():
+            return {}
+        if group.parts:
+            return self._fill_parts(trial, group, members, areas, watch)
+        return self._fill(trial, members, areas, watch)
 
     def is_enough(self, group: Group, placed: Mapping[PodInfo, str]) -> bool:
         there = self._groups.members(group.key)
@@ -158,13 +185,24 @@ class GangPlacer:
         plugins = frozenset[str]().union(*(judgement.rejected_by() for judgement in missing))
         return Shortage(len(placed), next(iter(missing)).diagnosis(within), plugins)
 
-    def _fill(self, trial: Trial, members: Sequence[PodInfo], areas: Areas) -> dict[PodInfo, str]:
+    def _fill(
+        self, trial: Trial, members: Sequence[PodInfo], areas: Areas, watch: Watch | None = None
+    ) -> dict[PodInfo, str]:
         """As many members as fit, one after another, each seeing those before it."""
         placed: dict[PodInfo, str] = {}
         left = list(members)
         while left:
             full: dict[Judgement, int] = {}  # areas that have no room for a class: room only shrinks here
-            missed = [pod for pod in left if not self._put(trial, pod, areas, full, placed)]
+            if watch is None:
+                missed = [pod for pod in left if not self._put(trial, pod, areas, full, placed)]
+            else:
+                missed = []
+                for pod in left:
+                    if not self._put(trial, pod, areas, full, placed):
+                        missed.append(pod)
+                    watch.tried(pod, pod in placed, is_over=not _needs_others(pod))
+                    if not watch.goes_on():
+                        return placed
             if len(missed) == len(left) or not any(_needs_others(pod) for pod in missed):
                 break
             left = missed
@@ -189,16 +227,106 @@ class GangPlacer:
         full[judgement] = len(areas)
         return False
 
+    # Plugins for groups
+
+    def _place_as_told(
+        self,
+        plugins: GroupPlugins,
+        trial: Trial,
+        group: Group,
+        members: Sequence[PodInfo],
+        within: NodeMask | None,
+        explain: bool,
+    ) -> Seats:
+        """As `place`. Where plugins score, a few of the sites that hold the gang are filled, and the best is taken."""
+        problem: NoDomain | Shortage | Objection | None = None
+        held: list[Held] = []
+        for site in islice(self._sites(plugins, group, members, within), _MOST_SITES):
+            if not isinstance(site, Site):
+                problem = problem or site
+                break
+            mark, watch = trial.mark, plugins.watch(group, self._groups.members(group.key), members)
+            nodes = self._fill_site(trial, group, members, site.areas, watch)
+            objection, is_enough = watch.conclude(), self.is_enough(group, nodes)
+            if is_enough and objection is None:
+                if not plugins.scorers:
+                    return Seats(nodes)
+                placement = Placement(site.name, self._open(site.areas[-1]))
+                held.append(Held(nodes, plugins.rate(group, self._cluster, placement, nodes)))
+            elif objection is not None and (is_enough or objection.code is not Code.WAIT):
+                problem = problem if isinstance(problem, Objection) else objection
+            elif problem is None or (isinstance(problem, Shortage) and len(nodes) > problem.placed):
+                problem = self._shortage(members, nodes, site.areas[-1], explain)
+            trial.undo(mark)
+            if len(held) == _TRIES:
+                break
+        if not held:
+            return Seats({}, problem)
+        best = plugins.best(held)
+        for pod, node in best.nodes.items():
+            trial.assign(pod, node)
+        return Seats(best.nodes)
+
+    def _sites(
+        self, plugins: GroupPlugins, group: Group, members: Sequence[PodInfo], within: NodeMask | None
+    ) -> Iterator[Site | NoDomain | Objection]:
+        """What is tried where plugins say where: each of their placements, and in it each domain that the gang's own
+        topology asks for."""
+        if not plugins.generators:
+            yield from self._tried(group, members, within)
+            return
+        found = plugins.generate(group, self._cluster, Placement(ALL_NODES, self._open(within)))
+        if isinstance(found, Objection):
+            yield found
+            return
+        problem: NoDomain | None = None
+        for placement in self._likely_first(group, members, found):
+            for site in self._tried(group, members, placement.nodes):
+                if isinstance(site, NoDomain):
+                    problem = problem or site
+                else:
+                    inner = "" if site.name == ALL_NODES else f"/{site.name}"
+                    yield site._replace(name=placement.name + inner)
+        if problem is not None:
+            yield problem
+
+    def _likely_first(
+        self, group: Group, members: Sequence[PodInfo], placements: Sequence[Placement]
+    ) -> Sequence[Placement]:
+        """Those where members are already, then those that hold enough by their numbers; else as they were given."""
+        there = self._groups.members(group.key)
+        pinned = self._slots([node for _, node in there.scheduled()])
+        need = max(1, group.min_count - there.scheduled_count)
+        room = [(pods_per_node(self._cluster, demand), demand.count) for demand in self._demands(members, None)]
+
+        def rank(placement: Placement) -> tuple[int, bool]:
+            fitting = sum(min(int(counts[placement.nodes].sum()), count) for counts, count in room)
+            return int((~placement.nodes[pinned]).sum()), fitting < need
+
+        return sorted(placements, key=rank)
+
+    def _open(self, within: NodeMask | None) -> NodeMask:
+        existing: NodeMask = self._cluster.exists[: self._cluster.width]
+        return existing.copy() if within is None else existing & within
+
     # Parts
 
-    def _fill_parts(self, trial: Trial, group: Group, members: Sequence[PodInfo], areas: Areas) -> dict[PodInfo, str]:
+    def _fill_parts(
+        self, trial: Trial, group: Group, members: Sequence[PodInfo], areas: Areas, watch: Watch | None
+    ) -> dict[PodInfo, str]:
         placed: dict[PodInfo, str] = {}
         outside = areas[-1]
         for part in self._parts(group, members):
+            pending = part.pending if isinstance(part, _Part) else part
             if isinstance(part, _Part):
                 placed |= self._fill_part(trial, part, outside, areas)
             else:
                 placed |= self._fill(trial, part, areas)
+            if watch is not None:
+                for pod in pending:
+                    watch.tried(pod, pod in placed)
+                if not watch.goes_on():
+                    break
         return placed
 
     def _parts(self, group: Group, members: Sequence[PodInfo]) -> list[_Part | list[PodInfo]]:
@@ -235,14 +363,14 @@ class GangPlacer:
         """Nothing where fewer than must go together have a place."""
         # One that has nobody anywhere goes where all of it fits: what comes later can then still be with it.
         count = len(part.pending) if not part.there else max(1, part.rules.size - len(part.there))
-        choices: Iterator[Areas | NoDomain] = iter([areas])
+        choices: Iterator[Site | NoDomain] = iter([Site(ALL_NODES, areas)])
         if part.rules.topology is not None:
             choices = self._areas(part.rules.topology, part.pending, count, self._slots(part.there), outside)
-        for area in choices:
-            if isinstance(area, NoDomain):
+        for site in choices:
+            if isinstance(site, NoDomain):
                 break
             mark = trial.mark
-            placed = self._fill(trial, part.pending, area)
+            placed = self._fill(trial, part.pending, site.areas)
             if len(placed) + len(part.there) >= part.rules.size:
                 return placed
             trial.undo(mark)
@@ -250,30 +378,30 @@ class GangPlacer:
 
     # Domains
 
-    def _tried(self, group: Group, members: Sequence[PodInfo], within: NodeMask | None) -> Iterator[Areas | NoDomain]:
+    def _tried(self, group: Group, members: Sequence[PodInfo], within: NodeMask | None) -> Iterator[Site | NoDomain]:
         if group.topology is None:
-            yield [within]
+            yield Site(ALL_NODES, [within])
             return
         there = self._groups.members(group.key)
         need = max(1, group.min_count - there.scheduled_count)
         pinned = self._slots([node for _, node in there.scheduled()])
         problem: NoDomain | None = None
-        for areas in self._areas(group.topology, members, need, pinned, within):
-            if isinstance(areas, NoDomain):
-                problem = areas
+        for site in self._areas(group.topology, members, need, pinned, within):
+            if isinstance(site, NoDomain):
+                problem = site
             else:
-                yield areas
+                yield site
         if need < len(members) and len({pod.shape for pod in members}) > 1:
             smallest = sorted(members, key=lambda pod: self._size(pod.shape))  # the largest may fit nowhere
-            for areas in self._areas(group.topology, smallest, need, pinned, within):
-                if not isinstance(areas, NoDomain):
-                    yield areas
+            for site in self._areas(group.topology, smallest, need, pinned, within):
+                if not isinstance(site, NoDomain):
+                    yield site
         assert problem is not None
         yield problem
 
     def _areas(
         self, topology: Topology, members: Sequence[PodInfo], need: int, pinned: Slots, within: NodeMask | None
-    ) -> Iterator[Areas | NoDomain]:
+    ) -> Iterator[Site | NoDomain]:
         """Domains for `need` of the members, each as areas to be filled one after the other, of which the last is the
         whole domain. NoDomain comes last."""
         demands = self._demands(members[:need], within)
@@ -284,7 +412,7 @@ class GangPlacer:
                 yield domain
                 return
             nodes = domain.nodes if within is None else domain.nodes & within
-            yield [*self._narrower(levels, domain, nodes, demands, pinned), nodes]
+            yield Site(domain.name or ALL_NODES, [*self._narrower(levels, domain, nodes, demands, pinned), nodes])
         yield NoDomain(need, ())
 
     def _narrower(

@@ -1,6 +1,7 @@
 """A profile: which plugins judge the pods of one `schedulerName`, in which order, and how much each score weighs."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -69,6 +70,8 @@ class Profile:
     placement_generate: Sequence[PlacementGenerate] = ()
     placement_score: Sequence[WeightedPlacements] = ()
     placement_feasible: Sequence[PlacementFeasible] = ()
+    scores_groups: AbstractSet[str] = frozenset()
+    """Plugins of ours that score placements because the configuration says so: by default nobody asks them."""
 
     @classmethod
     def of(
@@ -78,6 +81,7 @@ class Profile:
         scheduler_name: str = DEFAULT_SCHEDULER,
         points: Mapping[str, Sequence[Plugin]] | None = None,
         placement_weights: Mapping[str, int] = NO_WEIGHTS,
+        scores_groups: AbstractSet[str] = frozenset(),
     ) -> Self:
         """`points`: what is called at each extension point, in order; without it, whatever plugin can be. Weights by
         name of plugin, 1 where there is none."""
@@ -109,6 +113,7 @@ class Profile:
                 for plugin in doing(PlacementScore, "placementScore")
             ],
             placement_feasible=doing(PlacementFeasible, "placementFeasible"),
+            scores_groups=scores_groups,
         )
 
     def wakes(self) -> Mapping[str, Sequence[Wake]]:

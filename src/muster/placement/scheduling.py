@@ -21,6 +21,7 @@ from muster.cluster.trial import Trial
 from muster.placement import preempting
 from muster.placement.framework import Code, Plugin, Status
 from muster.placement.gangs import GangPlacer, Seats, Shortage
+from muster.placement.group_plugins import GroupPlugins, Objection
 from muster.placement.judging import Advice, Judgement
 from muster.placement.plugins.default_preemption import DefaultPreemption, worded, worded_for_gang
 from muster.placement.preempting import Budgets, GangPreemption, GangPreemptor, Preemption, QuickSearch
@@ -97,7 +98,8 @@ class Scheduler:
         self._judgements: OrderedDict[_Class, tuple[Judgement, QuickSearch]] = OrderedDict()
         self._judging: Judgement | None = None
         self._advice = NO_ADVICE
-        self.gangs = GangPlacer(cluster, groups, self.judge, self._choice)
+        self._group_plugins = {profile: GroupPlugins.of(profile) for profile in profiles.values()}
+        self.gangs = GangPlacer(cluster, groups, self.judge, self._choice, self._plugins_of)
 
     def decide(self, attempt: Queued, within: NodeMask | None = None, advice: Advices = NO_ADVICE) -> Decision:
         """`within`: only these nodes (what is held back for others is left out). Raises what a plugin raises: then
@@ -141,6 +143,9 @@ class Scheduler:
         name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
         return self.profiles.get(name) or self.profiles[DEFAULT_SCHEDULER]
 
+    def _plugins_of(self, pod: PodInfo) -> GroupPlugins | None:
+        return self._group_plugins[self.profile_of(pod)]
+
     # One pod
 
     def _decide_pod(self, attempt: Queued, within: NodeMask | None) -> Decision:
@@ -180,7 +185,10 @@ class Scheduler:
                 assigned = tuple(self._told(pod, node) for pod, node in seats.nodes.items())
                 left = self._leftover(group, attempt.pods, seats.nodes, within)
                 return Decision(self.number, attempt, assigned, refusal=left)
-        return self._preempt_for_gang(attempt, group, members, self._refuse_gang(attempt, group, seats), within)
+        refusal = self._refuse_gang(attempt, group, seats)
+        if isinstance(seats.problem, Objection) and seats.problem.code is Code.UNRESOLVABLE:
+            return Decision(self.number, attempt, refusal=refusal)
+        return self._preempt_for_gang(attempt, group, members, refusal, within)
 
     def _preempt_for_gang(
         self, attempt: Queued, group: Group, members: Sequence[PodInfo], refusal: Refusal, within: NodeMask | None
@@ -269,14 +277,19 @@ class Scheduler:
 
     def _refuse_gang(self, attempt: Queued, group: Group, seats: Seats) -> Refusal:
         problem = seats.problem
+        missing = max(1, group.min_count - self.groups.members(group.key).scheduled_count)
+        if isinstance(problem, Objection):
+            message = f"{missing} pods that must start together cannot be placed: {problem}"
+            others = frozenset({GANG}) if problem.is_before else self._any_filter(attempt.pods)
+            return Refusal(attempt.pods, message, others | {problem.plugin})
         if not isinstance(problem, Shortage):
             return Refusal(attempt.pods, str(problem), self._any_filter(attempt.pods))
-        missing = max(1, group.min_count - self.groups.members(group.key).scheduled_count)
         said = f"{problem.placed} of the {missing} pods that must start together can be placed"
         if problem.diagnosis is None:
             return Refusal(attempt.pods, f"{said}: there are no more", frozenset({GANG}))
         # In another domain other filters may be in the way.
-        plugins = problem.plugins | {GANG} if group.topology is None else self._any_filter(attempt.pods)
+        is_anywhere = group.topology is None and self._plugins_of(attempt.pods[0]) is None
+        plugins = problem.plugins | {GANG} if is_anywhere else self._any_filter(attempt.pods)
         return Refusal(attempt.pods, f"{said}: {problem.diagnosis.message}", plugins, problem.diagnosis.counts)
 
     def _leftover(
@@ -286,7 +299,7 @@ class Scheduler:
         left = tuple(pod for pod in pods if pod not in placed)
         if not left:
             return None
-        if group.topology is None and not group.parts:
+        if group.topology is None and not group.parts and self._plugins_of(left[0]) is None:
             judgements = {self.judge(pod): None for pod in left}
             plugins = frozenset({GANG}).union(*(judgement.rejected_by() for judgement in judgements))
         else:
@@ -298,7 +311,11 @@ class Scheduler:
         """Whatever may keep the pods out of a domain: counting tells how many it holds, not what is in the way."""
         judgements = {self.judge(pod): None for pod in pods}
         filters = (name_of(plugin) for judgement in judgements for plugin, _ in judgement.active())
-        return frozenset({GANG, TOPOLOGY, *filters}).union(*(judgement.rejected_by() for judgement in judgements))
+        asked = self._plugins_of(pods[0])
+        for_groups = frozenset[str]() if asked is None else asked.names
+        return frozenset({GANG, TOPOLOGY, *filters}).union(
+            for_groups, *(judgement.rejected_by() for judgement in judgements)
+        )
 
 
 def _preemption_of(plugins: Sequence[Plugin]) -> DefaultPreemption | None:

@@ -6,9 +6,20 @@ from typing import ClassVar
 
 from tests.unit.controllers.scheduler_worlds import World
 
+from muster.cluster.groups import Group
 from muster.cluster.pods import PodInfo
 from muster.cluster.state import ClusterState
-from muster.placement.framework import SUCCESS, Code, Plugin, Reads, Rejection, Status
+from muster.placement.framework import (
+    SUCCESS,
+    Code,
+    Generated,
+    Placement,
+    Plugin,
+    Progress,
+    Reads,
+    Rejection,
+    Status,
+)
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
 from muster.testing.builders import a_node, a_pod, a_pod_group
@@ -38,6 +49,32 @@ class FilterRaises(Base):
         if self.concerns(pod, "filter"):
             raise ZeroDivisionError("of nodes by zero")
         return ()
+
+
+class GroupsRaise(Base):
+    """At each point that is about groups, in turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raises_at = "generate"
+
+    def generate_placements(self, group: Group, cluster: ClusterState, parent: Placement) -> Generated:
+        self.meets("generate")
+        return Generated(placements=[parent])
+
+    def placement_feasible(self, group: Group, progress: Progress) -> Status:
+        self.meets("feasible")
+        return SUCCESS
+
+    def score_placement(
+        self, group: Group, cluster: ClusterState, placement: Placement, proposed: Sequence[tuple[PodInfo, str]]
+    ) -> int:
+        self.meets("score")
+        return 0
+
+    def meets(self, point: str) -> None:
+        if self.raises_at == point:
+            raise ZeroDivisionError(f"at {point}")
 
 
 class EnqueueRaises(Base):
@@ -121,6 +158,30 @@ async def test_a_filter_that_raises_is_named_and_the_others_go_on(clock: Virtual
             plugin.is_well = True
             await clock.sleep(15)
             assert await world.nodes() == {"odd": "n", "odd-g": "n", "even": "n"}
+            await world.check_engine()
+
+
+@on_virtual_time
+async def test_a_plugin_for_groups_that_raises_is_named_and_the_others_go_on(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        plugin = GroupsRaise()
+        world = world_of(store, clock, plugin)
+        await world.stage(a_node("n").cpu(4), a_pod_group("g").min_member(2))
+        async with world.scheduling():
+            await world.stage(*(a_pod(f"m{number}").cpu("500m").in_group("g") for number in range(2)))
+            for point in ("generate", "feasible", "score"):
+                plugin.raises_at = point
+                await clock.sleep(30)
+                message = f'running plugin "Odd": ZeroDivisionError: at {point}'
+                for name in ("m0", "m1"):
+                    assert await world.reason(name) == ("SchedulerError", message)
+                    assert message in await world.told(name, "FailedScheduling")
+                await world.stage(a_pod(f"after-{point}").cpu("500m"))
+                await clock.sleep(1)
+                assert (await world.nodes())[f"after-{point}"] == "n"
+            plugin.raises_at = ""
+            await clock.sleep(15)
+            assert [(await world.nodes())[name] for name in ("m0", "m1")] == ["n", "n"]
             await world.check_engine()
 
 

@@ -107,6 +107,7 @@ def build(
         described.scheduler_name,
         points,
         plugin_sets.weights(described.sets, "placementScore"),
+        {named.name for named in described.sets["placementScore"].enabled},
     )
     given = arguments.get(sorter.name)
     return Built(profile, sorter, (sorter.name, given.document if given else {}))
