@@ -1,0 +1,323 @@
+"""What happens to a Workload, as changes of its status: reserved, admitted, waiting, evicted, requeued, finished.
+
+Every function takes the whole document and gives a new one, which shares nothing of the status with the old. Reasons
+and messages are the ones a Kueue user knows. Nothing here decides whether something should happen.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+from muster.api import conditions, kueue, raw, timestamps
+from muster.api.meta import Instant
+from muster.api.raw import Document
+from muster.quota.gates import Gate, Gates
+from muster.quota.workloads import (
+    ADMITTED,
+    BLOCKED_ON_GATES,
+    DEACTIVATION_TARGET,
+    EVICTED,
+    FINISHED,
+    PREEMPTED,
+    QUOTA_RESERVED,
+    REQUEUED,
+)
+
+MOST_TEXT: Final = 32 * 1024
+"""Characters of a condition's message."""
+MOST_EVENT_TEXT: Final = 1024
+_CUT: Final = " ..."
+
+
+class Pending(StrEnum):
+    """Why no quota is reserved: the reason of `QuotaReserved=False`."""
+
+    NO_MATCHING_FLAVOR = "NoMatchingFlavor"
+    WAITING_FOR_QUOTA = "WaitingForQuota"
+    EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
+    TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed"
+    WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
+    WAITING_FOR_PODS_READY = "WaitingForPodsReady"
+    PENDING_EVALUATION = "PendingEvaluation"
+    SUSPENDED = "Suspended"
+    MISCONFIGURED = "Misconfigured"
+    ADMISSION_GATED = "AdmissionGated"
+    ON_HOLD = "OnHold"
+    DEACTIVATED = "Deactivated"
+
+
+class Evicted(StrEnum):
+    """Why a workload has to give back its quota."""
+
+    PREEMPTED = "Preempted"
+    PODS_READY_TIMEOUT = "PodsReadyTimeout"
+    ADMISSION_CHECK = "AdmissionCheck"
+    CLUSTER_QUEUE_STOPPED = "ClusterQueueStopped"
+    LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
+    NODE_FAILURES = "NodeFailures"
+    FLAVOR_MIGRATION = "FlavorMigration"
+    DEACTIVATED = "Deactivated"
+
+
+class CheckState(StrEnum):
+    PENDING = "Pending"
+    READY = "Ready"
+    RETRY = "Retry"
+    REJECTED = "Rejected"
+
+
+_COARSE: Final[Mapping[str, str]] = {
+    Pending.WAITING_FOR_PODS_READY: "Waiting",
+    Pending.ADMISSION_GATED: "AdmissionGated",
+    Pending.ON_HOLD: "OnHold",
+    Pending.DEACTIVATED: "Inadmissible",
+}
+_REQUEUES_AT_ONCE: Final = frozenset({Evicted.PREEMPTED, Evicted.NODE_FAILURES})
+OPEN: Final = "Open"
+CLOSED: Final = "Closed"
+
+
+# Quota
+
+
+def reserve(document: Document, admission: Document, now: Instant) -> Document:
+    """Quota is set aside for it. Says nothing of `Admitted`: see `admit`."""
+    draft, status = _draft(document)
+    message = f"Quota reserved in ClusterQueue {admission['clusterQueue']}"
+    status["admission"] = admission
+    status.pop("resourceRequests", None)
+    _set(draft, QUOTA_RESERVED, conditions.TRUE, "QuotaReserved", message, now)
+    for name in (EVICTED, PREEMPTED, BLOCKED_ON_GATES):
+        found = conditions.find_in(draft, name)
+        if found is not None and found.get("status") == conditions.TRUE:
+            _set(draft, name, conditions.FALSE, "QuotaReserved", f"Previously: {found.get('message', '')}", now)
+    return draft
+
+
+def admit(document: Document, now: Instant, gates: Gates) -> Document:
+    """`Admitted` says whether it may run: quota is reserved, every listed check ready, and no topology awaited."""
+    draft, status = _draft(document)
+    _sync_admitted(draft, status, now, gates)
+    return draft
+
+
+def replace_nodes(document: Document, admission: Document, now: Instant, gates: Gates) -> Document:
+    """Its reservation stays; its pods are told other places than before."""
+    draft, status = _draft(document)
+    status["admission"] = admission
+    status.pop("unhealthyNodes", None)
+    _sync_admitted(draft, status, now, gates)
+    return draft
+
+
+def pending(
+    document: Document,
+    reason: str,
+    message: str,
+    now: Instant,
+    gates: Gates,
+    requests: list[Document] | None = None,
+) -> Document:
+    """It holds no quota (any more), for that reason. `requests`: what it asks for, by pod set; None: as written."""
+    draft, status = _draft(document)
+    shown = reason if Gate.UNADMITTED_WORKLOADS_OBSERVABILITY in gates else _COARSE.get(reason, "Pending")
+    _set(draft, QUOTA_RESERVED, conditions.FALSE, shown, message, now)
+    status.pop("admission", None)
+    if requests is not None:
+        status["resourceRequests"] = requests
+    _sync_admitted(draft, status, now, gates)
+    return draft
+
+
+def block_on_gates(document: Document, message: str, now: Instant) -> Document:
+    """It would have to preempt, and one of its gates does not let it."""
+    draft, _ = _draft(document)
+    _set(draft, BLOCKED_ON_GATES, conditions.TRUE, "PreemptionGated", message, now)
+    return draft
+
+
+def release(
+    document: Document, reason: str, now: Instant, gates: Gates, *, may_requeue: bool | None = None
+) -> Document:
+    """An evicted workload has stopped: it gives back its quota, and queues again at once or when told.
+
+    `may_requeue` None: as the reason of its eviction says.
+    """
+    found = conditions.find_in(document, EVICTED) or {}
+    cause, message = str(found.get("reason", "")), str(found.get("message", ""))
+    again = cause in _REQUEUES_AT_ONCE if may_requeue is None else may_requeue
+    return pending(requeued(document, again, cause, message, now), reason, message, now, gates)
+
+
+def requeued(document: Document, is_allowed: bool, reason: str, message: str, now: Instant) -> Document:
+    """Whether it may queue again."""
+    draft, _ = _draft(document)
+    _set(draft, REQUEUED, conditions.TRUE if is_allowed else conditions.FALSE, reason, message, now)
+    return draft
+
+
+def end_backoff(document: Document, reason: str, message: str, now: Instant) -> Document:
+    """Its waiting time is over."""
+    draft, status = _draft(document)
+    if isinstance(status.get("requeueState"), dict):
+        status["requeueState"].pop("requeueAt", None)
+    _set(draft, REQUEUED, conditions.TRUE, reason, message, now)
+    return draft
+
+
+# Eviction
+
+
+def evict(document: Document, reason: str, message: str, now: Instant, cause: str = "") -> Document:
+    """It has to stop. It holds its quota until it has."""
+    draft, status = _draft(document)
+    _set(draft, EVICTED, conditions.TRUE, reason, message, now)
+    for field in ("clusterName", "nominatedClusterNames", "unhealthyNodes"):
+        status.pop(field, None)
+    if reason.startswith(Evicted.DEACTIVATED):
+        status.pop("requeueState", None)
+        conditions.remove_condition(draft, DEACTIVATION_TARGET)
+    when = timestamps.to_text(now)
+    for gate in status.get("preemptionGates") or ():
+        if gate.get("position") != CLOSED:
+            gate.update(position=CLOSED, lastTransitionTime=when)
+    if status.get("admissionChecks"):
+        status["admissionChecks"] = [_reset_check(check, when) for check in status["admissionChecks"]]
+    _count_eviction(status, reason, cause)
+    return draft
+
+
+def _reset_check(check: Document, when: str) -> Document:
+    state = check.get("state")
+    if state == CheckState.PENDING:
+        return check
+    fresh: Document = {
+        "name": check["name"],
+        "state": CheckState.PENDING.value,
+        "lastTransitionTime": when,
+        "message": f"Reset to Pending after eviction. Previously: {state}",
+    }
+    retries = (check.get("retryCount") or 0) + (1 if state == CheckState.RETRY else 0)
+    if retries:
+        fresh["retryCount"] = retries
+    return fresh
+
+
+def _count_eviction(status: Document, reason: str, cause: str) -> None:
+    evictions = raw.section(status, "schedulingStats").setdefault("evictions", [])
+    for entry in evictions:
+        if entry.get("reason") == reason and (entry.get("underlyingCause") or "") == cause:
+            entry["count"] = (entry.get("count") or 0) + 1
+            return
+    evictions.append({"reason": reason, "underlyingCause": cause, "count": 1})
+
+
+def preempt(document: Document, reason: str, message: str, now: Instant) -> Document:
+    """It has to stop for another one. `reason`: on what grounds."""
+    draft = evict(document, Evicted.PREEMPTED, message, now)
+    _set(draft, PREEMPTED, conditions.TRUE, reason, message, now)
+    return draft
+
+
+def target_deactivation(document: Document, cause: str, message: str, now: Instant) -> Document:
+    """It is to be deactivated: whoever reconciles it sets `spec.active` to false."""
+    draft, _ = _draft(document)
+    _set(draft, DEACTIVATION_TARGET, conditions.TRUE, cause, message, now)
+    return draft
+
+
+def finish(document: Document, reason: str, message: str, now: Instant) -> Document:
+    draft, _ = _draft(document)
+    _set(draft, FINISHED, conditions.TRUE, reason, message, now)
+    return draft
+
+
+# Checks and gates
+
+
+def sync_checks(document: Document, wanted: Iterable[str], now: Instant) -> Document:
+    """Exactly the wanted checks are listed; what is new is pending."""
+    draft, status = _draft(document)
+    names = set(wanted)
+    listed = [check for check in status.get("admissionChecks") or () if check.get("name") in names]
+    known = {check["name"] for check in listed}
+    when = timestamps.to_text(now)
+    for name in sorted(names - known):
+        listed.append(
+            {"name": name, "state": CheckState.PENDING.value, "lastTransitionTime": when, "message": ""},
+        )
+    if listed:
+        status["admissionChecks"] = listed
+    else:
+        status.pop("admissionChecks", None)
+    return draft
+
+
+def failed_checks(view: kueue.Workload) -> list[str]:
+    """Names of those that ask for another try, or say no."""
+    bad = (CheckState.RETRY, CheckState.REJECTED)
+    return [check.name for check in view.status.admission_checks if check.state in bad]
+
+
+def closed_gates(view: kueue.Workload) -> list[str]:
+    """Names of the gates that keep it from preempting: closed unless its status says open."""
+    if not view.spec.preemption_gates:
+        return []
+    opened = {gate.name for gate in view.status.preemption_gates if gate.position == OPEN}
+    return [gate.name for gate in view.spec.preemption_gates if gate.name not in opened]
+
+
+def is_ready(document: Document) -> bool:
+    """Quota is reserved, and nothing else is waited for."""
+    return _unready(document.get("status") or {}, document) is None
+
+
+# Inside
+
+
+def _sync_admitted(draft: Document, status: Document, now: Instant, gates: Gates) -> None:
+    why = _unready(status, draft)
+    found = conditions.find_in(draft, ADMITTED)
+    was_admitted = found is not None and found.get("status") == conditions.TRUE
+    if why is None:
+        if not was_admitted:
+            _set(draft, ADMITTED, conditions.TRUE, "Admitted", "The workload is admitted", now)
+        return
+    if was_admitted:
+        assert found is not None
+        since = found.get("lastTransitionTime")
+        elapsed = max(0, int(now - timestamps.parse(since))) if since else 0
+        key = "accumulatedPastExecutionTimeSeconds"
+        status[key] = (status.get(key) or 0) + elapsed
+    if was_admitted or Gate.UNADMITTED_WORKLOADS_OBSERVABILITY in gates:
+        _set(draft, ADMITTED, conditions.FALSE, *why, now)
+
+
+def _unready(status: Document, draft: Document) -> tuple[str, str] | None:
+    if not conditions.is_true_in(draft, QUOTA_RESERVED):
+        return "NoReservation", "The workload has no reservation"
+    if any(check.get("state") != CheckState.READY for check in status.get("admissionChecks") or ()):
+        return "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
+    if any(
+        pods.get("delayedTopologyRequest") == "Pending"
+        for pods in raw.dig(status, "admission", "podSetAssignments", default=None) or ()
+    ):
+        return "PendingDelayedTopologyRequests", "There are pending delayed topology requests"
+    return None
+
+
+def _draft(document: Document) -> tuple[Document, Document]:
+    status = raw.copy(document.get("status") or {})
+    return {**document, "status": status}, status
+
+
+def _set(draft: Document, type: str, value: str, reason: str, message: str, now: Instant) -> None:
+    conditions.set_condition(draft, type, value, reason, shortened(message, MOST_TEXT), timestamps.to_text(now))
+    generation = raw.dig(draft, "metadata", "generation", default=None)
+    found = conditions.find_in(draft, type)
+    if generation and found is not None:
+        found["observedGeneration"] = generation
+
+
+def shortened(message: str, most: int) -> str:
+    return message if len(message) <= most else message[: most - len(_CUT)] + _CUT
