@@ -4,11 +4,17 @@ v1beta1 lists domains one by one. v1beta2 writes runs of domains ("slices") in w
 stands once, because a list of ten thousand hosts does not fit into an object. Both are plain documents here.
 """
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from muster.api.raw import JSON, Document
 
+HOSTNAME = "kubernetes.io/hostname"
+MAX_SLICES = 1000
+MAX_IN_SLICE = 100_000
 MAX_LISTED = 100_000
 """More domains than any cluster has hosts are not written out one by one: the text would not fit into an object."""
 
@@ -25,20 +31,54 @@ class Unreadable(ValueError):
 
 
 def compact(levels: Sequence[str], domains: Sequence[Domain]) -> Document:
-    """As v1beta2 writes it, in one slice."""
-    if not domains:
-        return {"levels": list(levels), "slices": []}
+    """As v1beta2 writes it, in one slice, or in as few as may be."""
+    return _written(levels, [domains])
+
+
+def shortest(levels: Sequence[str], domains: Sequence[Domain]) -> Document:
+    """As v1beta2 writes it: hosts that follow one another and whose names start alike are one slice each, where that
+    is shorter than one slice for all. The order is kept."""
+    one = compact(levels, domains)
+    runs = _runs_by_prefix(domains) if levels and levels[-1] == HOSTNAME else [domains]
+    if len(runs) == 1:
+        return one
+    by_prefix = _written(levels, runs)
+    return by_prefix if len(domains) > MAX_IN_SLICE or _length(by_prefix) < _length(one) else one
+
+
+def _written(levels: Sequence[str], runs: Sequence[Sequence[Domain]]) -> Document:
+    pieces = [run[start : start + MAX_IN_SLICE] for run in runs for start in range(0, len(run), MAX_IN_SLICE)]
+    return {"levels": list(levels), "slices": [_piece(len(levels), piece) for piece in pieces]}
+
+
+def _piece(width: int, domains: Sequence[Domain]) -> Document:
     counts = [domain.pods for domain in domains]
     return {
-        "levels": list(levels),
-        "slices": [
-            {
-                "domainCount": len(domains),
-                "valuesPerLevel": [_level([domain.values[i] for domain in domains]) for i in range(len(levels))],
-                "podCounts": {"universal": counts[0]} if len(set(counts)) == 1 else {"individual": counts},
-            }
-        ],
+        "domainCount": len(domains),
+        "valuesPerLevel": [_level([domain.values[i] for domain in domains]) for i in range(width)],
+        "podCounts": {"universal": counts[0]} if len(set(counts)) == 1 else {"individual": counts},
     }
+
+
+def _length(assignment: Document) -> int:
+    return len(json.dumps(assignment, separators=(",", ":")))
+
+
+def _runs_by_prefix(domains: Sequence[Domain]) -> list[Sequence[Domain]]:
+    """Neighbours that share the longest prefix, cut behind a dash, that any two hosts share. Prefixes of fewer parts
+    are taken where the runs would be too many."""
+    names = [domain.values[-1] for domain in domains]
+    parts = [[i + 1 for i, letter in enumerate(name) if letter == "-"] for name in names]
+    shared = Counter(name[:end] for name, ends in zip(names, parts, strict=True) for end in ends)
+    for most in range(max(map(len, parts), default=0), 0, -1):
+        prefixes = [
+            next((name[:end] for end in reversed(ends[:most]) if shared[name[:end]] > 1), "")
+            for name, ends in zip(names, parts, strict=True)
+        ]
+        runs = [[domains[i] for i in run] for _, run in groupby(range(len(domains)), key=prefixes.__getitem__)]
+        if sum(-(-len(run) // MAX_IN_SLICE) for run in runs) <= MAX_SLICES:
+            return list(runs)
+    return [domains]
 
 
 def _level(values: Sequence[str]) -> Document:
