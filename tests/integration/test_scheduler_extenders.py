@@ -291,6 +291,83 @@ async def test_extenders_have_a_say_in_who_is_evicted_and_where_the_room_goes() 
         assert names(world.asked[1][1]) == ["c"]
 
 
+async def gang_over_full_nodes(world: World, count: int) -> None:
+    await stage(world.store, *(a_pod(f"low-{name}").cpu(4).on_node(name) for name in NODES))
+    await asyncio.sleep(0.1)
+    members = [a_pod(f"m{number}").cpu(4).set(10, "spec", "priority").in_group("gang") for number in range(count)]
+    await stage(world.store, a_pod_group("gang").min_member(count), *members)
+
+
+async def leaving(world: World) -> set[str]:
+    names = [f"low-{name}" for name in NODES]
+    return {name for name in names if (await world.pod(name)).metadata.deletion_timestamp}
+
+
+async def evicted(world: World, *names: str) -> None:
+    """Those are told to go, and are gone."""
+    async with asyncio.timeout(15):
+        while await leaving(world) != set(names):
+            await asyncio.sleep(0.01)
+    await world.store.write([Delete(core.POD, Key("default", name), grace_seconds=0) for name in names])
+
+
+def without_a(asked: dict[str, Any]) -> Any:
+    candidates = asked["NodeNameToMetaVictims"]
+    return {"NodeNameToMetaVictims": {name: candidates[name] for name in candidates if name != "a"}}
+
+
+async def test_extenders_have_a_say_in_whom_a_gang_evicts() -> None:
+    async def say(_verb: str, asked: dict[str, Any]) -> Any:
+        return without_a(asked)
+
+    async with scheduling(say, preemptVerb="preempt") as world:
+        await gang_over_full_nodes(world, 2)
+        await evicted(world, "low-b", "low-c")
+        assert {await world.node_of("m0"), await world.node_of("m1")} == {"b", "c"}
+        asked = [document for verb, document in world.asked if verb == "preempt"]
+        assert len(asked) == len(world.asked) <= 2, (
+            "members that are alike are asked about once, after each objection again"
+        )
+        assert sorted(asked[-1]["NodeNameToMetaVictims"]) == ["b", "c"]
+        assert asked[-1]["Pod"]["metadata"]["name"] in ("m0", "m1")
+
+
+async def test_nobody_is_evicted_for_a_gang_if_the_extender_does_not_agree_or_fails() -> None:
+    async def refuses(_verb: str, asked: dict[str, Any]) -> Any:
+        return without_a(asked)
+
+    async def rambles(_verb: str, _asked: dict[str, Any]) -> Any:
+        return ["low-a", "low-b"]
+
+    cases: tuple[tuple[Say, int, str], ...] = (
+        (refuses, 3, "extenders agree to no victims whose room would be enough"),
+        (sleepy, 2, "did not answer within 0.3 s"),
+        (rambles, 2, "answered with an array where an object was expected"),
+    )
+    for say, count, said in cases:
+        async with scheduling(say, preemptVerb="preempt") as world:
+            await gang_over_full_nodes(world, count)
+            _, message = await world.reason_of("m0")
+            assert "pod group preemption: " in message
+            assert said in message
+            assert not await leaving(world)
+
+
+async def test_an_extender_that_may_be_ignored_does_not_stop_a_gang() -> None:
+    async with scheduling(sleepy, preemptVerb="preempt", ignorable=True) as world:
+        await gang_over_full_nodes(world, 3)
+        await evicted(world, "low-a", "low-b", "low-c")
+        assert {await world.node_of(f"m{number}") for number in range(3)} == set(NODES)
+
+
+async def test_a_gang_that_does_not_concern_the_extender_is_not_asked_about() -> None:
+    managed = [{"name": "example.com/licence"}]
+    async with scheduling(sleepy, preemptVerb="preempt", managedResources=managed) as world:
+        await gang_over_full_nodes(world, 3)
+        await evicted(world, "low-a", "low-b", "low-c")
+        assert world.asked == []
+
+
 async def test_a_node_that_eviction_freed_is_not_used_against_the_extender() -> None:
     async def say(_verb: str, asked: dict[str, Any]) -> Any:
         return {"NodeNames": [name for name in names(asked) if name == "b"]}

@@ -202,7 +202,8 @@ class Scheduler:
             seats = self.gangs.place(trial, group, members, within, explain=False)
             return Status() if seats.nodes else Status(Code.UNSCHEDULABLE)
 
-        found = preempting.find_for_gang(preemptor, place, self.judge, self.cluster, self.budgets, self.groups, within)
+        options = replace(plugin.options(), groups=self.groups)
+        found = preempting.find_for_gang(preemptor, place, self.judge, self.cluster, self.budgets, options, within)
         if not isinstance(found, GangPreemption):
             said = worded_for_gang(found)
             message = f"{refusal.message} {' '.join(said.reasons)}" if said.reasons else refusal.message

@@ -1,7 +1,8 @@
 """Preemption for gangs: all of it has a place, or nobody is evicted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -15,10 +16,14 @@ from muster.placement.framework import Code, Status
 from muster.placement.judging import Judgement
 from muster.placement.preempting import (
     Budgets,
+    Candidate,
+    ExtenderFailed,
     GangPreemption,
     GangPreemptor,
     NoPreemption,
     Ongoing,
+    Options,
+    PreemptionExtender,
     find_for_gang,
 )
 
@@ -40,7 +45,7 @@ def first_fit(world: World, members: Sequence[PodInfo], least: int) -> Callable[
     return place
 
 
-def search(world: World, members: list[PodInfo], least: int | None = None, domain=None):
+def search(world: World, members: list[PodInfo], least: int | None = None, domain=None, extenders=()):
     judgements: dict[int, Judgement] = {}
 
     def judge(member: PodInfo) -> Judgement:
@@ -49,7 +54,9 @@ def search(world: World, members: list[PodInfo], least: int | None = None, domai
     before = {uid: where for uid, (_, where) in world.cluster.pods.items()}
     preemptor = GangPreemptor.of(members)
     place = first_fit(world, members, len(members) if least is None else least)
-    found = find_for_gang(preemptor, place, judge, world.cluster, Budgets(), world.groups, domain)
+    found = find_for_gang(
+        preemptor, place, judge, world.cluster, Budgets(), Options(groups=world.groups, extenders=extenders), domain
+    )
     assert {uid: where for uid, (_, where) in world.cluster.pods.items()} == before
     return found
 
@@ -108,6 +115,139 @@ def test_a_gang_waits_for_the_victims_it_has() -> None:
     member = replace(gang_of(world, 1)[0], nominated="n")
     found = search(world, [member])
     assert found == Ongoing({member.uid: "n"})
+
+
+# Extenders
+
+
+class Says:
+    """An extender that answers as told, and notes what it is asked: the kind of pod, and victims by node."""
+
+    name = "says"
+    is_ignorable = False
+
+    def __init__(self, say: Callable[[dict[str, list[str]]], dict[str, list[str]]], **fields: Any) -> None:
+        self.say = say
+        self.asked: list[tuple[str, dict[str, list[str]]]] = []
+        self.known: dict[str, PodInfo] = {}
+        self.interest: Callable[[PodInfo], bool] = lambda _: True
+        vars(self).update(fields)
+
+    def is_interested(self, pod: PodInfo) -> bool:
+        return self.interest(pod)
+
+    def process_preemption(self, pod: PodInfo, candidates: Mapping[str, Candidate]) -> Mapping[str, Candidate]:
+        shown = {node: names(candidate.victims) for node, candidate in candidates.items()}
+        self.asked.append((pod.key.name, shown))
+        self.known |= {victim.key.name: victim for one in candidates.values() for victim in one.victims}
+        answer = self.say(shown)
+        return {node: Candidate(node, tuple(self.known[name] for name in found)) for node, found in answer.items()}
+
+
+_: PreemptionExtender = Says(lambda shown: shown)
+
+
+def three_full_nodes() -> World:
+    world = World(*(node(name, cpu=2) for name in "abc"))
+    for name in "abc":
+        world.put(name, pod(f"low-{name}", cpu=2))
+    return world
+
+
+def test_extenders_are_asked_about_all_nodes_that_a_gang_empties() -> None:
+    world, agrees = three_full_nodes(), Says(lambda shown: shown)
+    found = search(world, gang_of(world, 2, cpu=2), extenders=[agrees])
+    assert isinstance(found, GangPreemption)
+    assert agrees.asked == [("member0", {"a": ["low-a"], "b": ["low-b"]})]
+    assert names(found.victims) == ["low-a", "low-b"]
+
+
+def test_nobody_is_evicted_on_a_node_that_an_extender_leaves_out() -> None:
+    world, without_a = three_full_nodes(), Says(lambda shown: {n: v for n, v in shown.items() if n != "a"})
+    found = search(world, gang_of(world, 2, cpu=2), extenders=[without_a])
+    assert isinstance(found, GangPreemption)
+    assert sorted(names(found.victims)) == ["low-b", "low-c"]
+    assert sorted(found.nodes.values()) == ["b", "c"]
+    assert [sorted(shown) for _, shown in without_a.asked] == [["a", "b"], ["b", "c"]]
+
+
+def test_a_victim_that_an_extender_leaves_out_stays_and_one_that_it_adds_goes() -> None:
+    world = World(node("a", cpu=2), node("b", cpu=1))
+    for name in ("kept", "other"):
+        world.put("a", pod(name))
+    extra = world.put("b", pod("extra", priority=3))
+    without = Says(lambda shown: {n: [name for name in v if name != "kept"] or ["other"] for n, v in shown.items()})
+    without.known["other"] = world.cluster.pods["uid of other"][0]
+    found = search(world, gang_of(world, 1), extenders=[without])
+    assert isinstance(found, GangPreemption)
+    assert names(found.victims) == ["other"]
+    assert without.asked[-1] == ("member0", {"a": ["other"]})
+    adds = Says(lambda shown: {n: [*v, "extra"] for n, v in shown.items()})
+    adds.known["extra"] = extra
+    found = search(world, gang_of(world, 1), extenders=[adds])
+    assert isinstance(found, GangPreemption)
+    assert names(found.victims)[-1] == "extra"
+
+
+def test_where_extenders_agree_to_too_few_nobody_is_evicted() -> None:
+    world, only_a = three_full_nodes(), Says(lambda shown: {n: v for n, v in shown.items() if n == "a"})
+    found = search(world, gang_of(world, 2, cpu=2), extenders=[only_a])
+    assert isinstance(found, NoPreemption)
+    assert found.status == Status(Code.UNSCHEDULABLE, ("extenders agree to no victims whose room would be enough",))
+
+
+def test_each_kind_of_member_is_asked_about_and_only_those_that_concern_the_extender() -> None:
+    world = three_full_nodes()
+    members = [*gang_of(world, 2, cpu=2), world.info(pod("small", cpu=1, priority=5))]
+    agrees = Says(lambda shown: shown)
+    search(world, members, extenders=[agrees])
+    assert agrees.asked == [("member0", {"a": ["low-a"], "b": ["low-b"]}), ("small", {"c": ["low-c"]})]
+    small = Says(lambda shown: shown, interest=lambda pod: pod.key.name == "small")
+    search(world, members, extenders=[small])
+    assert small.asked == [("small", {"c": ["low-c"]})]
+
+
+def test_an_extender_that_fails_stops_the_preemption_or_is_ignored() -> None:
+    def fail(_: object) -> Any:
+        raise ExtenderFailed("away")
+
+    world = three_full_nodes()
+    found = search(world, gang_of(world, 2, cpu=2), extenders=[Says(fail)])
+    assert found == NoPreemption(Status(Code.ERROR, ("away",)))
+    ignored = search(world, gang_of(world, 2, cpu=2), extenders=[Says(fail, is_ignorable=True)])
+    assert isinstance(ignored, GangPreemption)
+
+
+def test_a_group_that_goes_as_a_whole_is_spared_as_a_whole() -> None:
+    world = World(*(node(name, cpu=1) for name in "abc"))
+    world.groups.put(Group(GroupKey("here", "whole"), is_evicted_whole=True))
+    for name in "ab":
+        world.put(name, pod(f"whole-{name}", group="whole"))
+    world.put("c", pod("low-c", priority=1))
+    without_b = Says(lambda shown: {n: [name for name in v if name != "whole-b"] for n, v in shown.items()})
+    found = search(world, gang_of(world, 1), extenders=[without_b])
+    assert isinstance(found, GangPreemption)
+    assert names(found.victims) == ["low-c"]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sets(st.sampled_from("abcd")), st.sets(st.sampled_from([f"{n}{i}" for n in "abcd" for i in range(2)])))
+def test_extenders_have_their_way(closed: set[str], kept: set[str]) -> None:
+    world = World(*(node(name, cpu=2) for name in "abcd"))
+    for name in "abcd":
+        for number in range(2):
+            world.put(name, pod(f"{name}{number}"))
+
+    def say(shown: dict[str, list[str]]) -> dict[str, list[str]]:
+        left = {n: [name for name in v if name not in kept] for n, v in shown.items() if n not in closed}
+        return {n: v for n, v in left.items() if v}
+
+    found = search(world, gang_of(world, 3), extenders=[Says(say)])
+    open_ = [f"{n}{i}" for n in "abcd" for i in range(2) if n not in closed and f"{n}{i}" not in kept]
+    assert isinstance(found, GangPreemption) == (len(open_) >= 3)
+    if isinstance(found, GangPreemption):
+        assert set(names(found.victims)) <= set(open_)
+        assert len(found.victims) == 3
 
 
 @settings(deadline=None, max_examples=60)

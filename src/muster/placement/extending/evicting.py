@@ -93,7 +93,7 @@ class Consultant:
     def __init__(self, extender: ExtenderConfig) -> None:
         self.extender = extender
         self._context: tuple[ClusterState, Documents] | None = None
-        self._said: tuple[Document, Reply] | None = None
+        self._said: list[tuple[Document, Reply]] = []
 
     @property
     def name(self) -> str:
@@ -107,22 +107,24 @@ class Consultant:
         return self.extender.is_interested(pod)
 
     def begin(self, cluster: ClusterState, documents: Documents) -> None:
-        self._context, self._said = (cluster, documents), None
+        self._context, self._said = (cluster, documents), []
 
     def hear(self, ask: Ask, reply: Reply) -> None:
-        self._said = ask.document, reply
+        self._said.append((ask.document, reply))
 
     def end(self) -> None:
-        self._context = self._said = None
+        self._context, self._said = None, []
 
     def process_preemption(self, pod: PodInfo, candidates: Mapping[str, Candidate]) -> Mapping[str, Candidate]:
         if self._context is None:
             raise ExtenderFailed(f"extender {self.name} cannot be asked here")
         cluster, documents = self._context
         ask = preempt_request(self.extender, pod, candidates, documents)
-        if self._said is None or self._said[0] != ask.document:
+        # More than one: a gang is asked about once for each kind of member, and again after each objection.
+        reply = next((reply for document, reply in self._said if document == ask.document), None)
+        if reply is None:
             raise _Unanswered(self, ask)
-        outcome = apply_preempt_answer(self.extender, candidates, cluster, self._said[1])
+        outcome = apply_preempt_answer(self.extender, candidates, cluster, reply)
         if isinstance(outcome, Failed):
             raise ExtenderFailed(outcome.reason)
         return outcome

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 from muster.cluster.columns import NodeMask
 from muster.cluster.groups import Group, PodGroups
@@ -11,11 +11,17 @@ from muster.cluster.state import ClusterState
 from muster.cluster.trial import Trial
 from muster.placement.framework import Code, Reads, Status
 from muster.placement.judging import Judgement, PluginFailed
+from muster.placement.preempting import agreeing
+from muster.placement.preempting.agreeing import Spared
 from muster.placement.preempting.budgets import Budgets
+from muster.placement.preempting.candidates import ExtenderFailed
 from muster.placement.preempting.finding import NEVER, NoPreemption
+from muster.placement.preempting.options import Options
 from muster.placement.preempting.victims import Victim, gather, priority_of
 
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
+NOT_AGREED = "extenders agree to no victims whose room would be enough"
+_ROUNDS = 16  # with extenders: each time they object, it is tried without those whom they spare
 ONGOING = Status(Code.SUCCESS, ("ongoing preemption on nominated nodes",))
 
 Place: TypeAlias = Callable[[Trial], Status]
@@ -68,66 +74,98 @@ class Ongoing:
     status: Status = ONGOING
 
 
+class _Found(NamedTuple):
+    victims: Sequence[tuple[Victim, int]]
+    """With how many of their pods go beyond a budget."""
+    members: Sequence[tuple[PodInfo, str]]
+    """With their nodes."""
+
+
 def find_for_gang(
     preemptor: GangPreemptor,
     place: Place,
     judge: Judge,
     cluster: ClusterState,
     budgets: Budgets,
-    groups: PodGroups,
+    options: Options,
     domain: NodeMask | None = None,
 ) -> GangPreemption | Ongoing | NoPreemption:
     """`domain`: only pods on these nodes are evicted, and others of groups that go as a whole. The cluster is left as
     it was found."""
     if not preemptor.preempts:
         return NoPreemption(Status(Code.UNSCHEDULABLE, (NEVER,)))
-    if _is_ongoing(preemptor, cluster, groups):
+    if _is_ongoing(preemptor, cluster, options.groups):
         return Ongoing({pod.uid: pod.nominated for pod in preemptor.members})
+    search = _Search(preemptor, place, judge, cluster, budgets, options.groups, domain)
     try:
-        return _find(preemptor, place, judge, cluster, budgets, groups, domain)
+        return _agreed(search, options)
+    except ExtenderFailed as failure:
+        return NoPreemption(Status(Code.ERROR, (str(failure),)))
     except PluginFailed as failure:
         for pod in preemptor.members:
             judge(pod).start_afresh()
         return NoPreemption(Status(Code.ERROR, (str(failure),)))
 
 
-def _find(
-    preemptor: GangPreemptor,
-    place: Place,
-    judge: Judge,
-    cluster: ClusterState,
-    budgets: Budgets,
-    groups: PodGroups,
-    domain: NodeMask | None,
-) -> GangPreemption | NoPreemption:
-    slots = [slot for slot in cluster.slots.values() if domain is None or domain[slot]]
-    present = (pod for slot in slots for pod in cluster.pods_on[slot].values())
-    victims = [victim for victim in gather(present, cluster, groups) if victim.priority < preemptor.priority]
-    if not victims:
-        return NoPreemption(Status(Code.UNRESOLVABLE, (NO_VICTIMS,)))
-    victims.sort(key=lambda victim: victim.importance)
-    beyond, within = budgets.split(victims)
-    with Trial(cluster) as trial:
-        homes = {pod.uid: cluster.pods[pod.uid][1] for victim in victims for pod in victim.pods}
-        for victim in victims:
-            for pod in victim.pods:
-                trial.release(pod)
-        status = place(trial)
-        if not status.is_success:
-            return NoPreemption(status)
-        reprieve = _Reprieve(trial, judge, preemptor.members, homes)
-        evicted = [
-            (victim, count)
-            for victim, count in (*beyond, *((victim, 0) for victim in within))
-            if not reprieve.grant(victim)
-        ]
-        nodes = {pod.uid: cluster.names[slot] for pod, slot in reprieve.placed}
-    return GangPreemption(
-        victims=tuple(pod for victim, _ in evicted for pod in victim.pods),
-        nodes=nodes,
-        violations=sum(count for _, count in evicted),
-        disrupted_groups=sum(victim.pods[0].group is not None for victim, _ in evicted),
-    )
+def _agreed(search: "_Search", options: Options) -> GangPreemption | NoPreemption:
+    """What all extenders agree to. Each of their objections spares somebody, and it is tried again without him."""
+    spared = Spared()
+    for _ in range(_ROUNDS):
+        found = search.find(spared)
+        if isinstance(found, NoPreemption):
+            return NoPreemption(Status(Code.UNSCHEDULABLE, (NOT_AGREED,))) if spared else found
+        said = agreeing.ask(found.members, found.victims, search.cluster, options.extenders)
+        if not said.refused:
+            return GangPreemption(
+                victims=(*(pod for victim, _ in found.victims for pod in victim.pods), *said.added.values()),
+                nodes={pod.uid: node for pod, node in found.members},
+                violations=sum(count for _, count in found.victims),
+                disrupted_groups=sum(victim.pods[0].group is not None for victim, _ in found.victims),
+            )
+        spared.nodes |= said.refused.nodes
+        spared.uids |= said.refused.uids
+    return NoPreemption(Status(Code.UNSCHEDULABLE, (NOT_AGREED,)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    preemptor: GangPreemptor
+    place: Place
+    judge: Judge
+    cluster: ClusterState
+    budgets: Budgets
+    groups: PodGroups
+    domain: NodeMask | None
+
+    def find(self, spared: Spared) -> _Found | NoPreemption:
+        cluster, preemptor = self.cluster, self.preemptor
+        victims = self._victims(spared)
+        if not victims:
+            return NoPreemption(Status(Code.UNRESOLVABLE, (NO_VICTIMS,)))
+        victims.sort(key=lambda victim: victim.importance)
+        beyond, within = self.budgets.split(victims)
+        with Trial(cluster) as trial:
+            homes = {pod.uid: cluster.pods[pod.uid][1] for victim in victims for pod in victim.pods}
+            for victim in victims:
+                for pod in victim.pods:
+                    trial.release(pod)
+            status = self.place(trial)
+            if not status.is_success:
+                return NoPreemption(status)
+            reprieve = _Reprieve(trial, self.judge, preemptor.members, homes)
+            evicted = [
+                (victim, count)
+                for victim, count in (*beyond, *((victim, 0) for victim in within))
+                if not reprieve.grant(victim)
+            ]
+            return _Found(evicted, [(pod, cluster.names[slot]) for pod, slot in reprieve.placed])
+
+    def _victims(self, spared: Spared) -> list[Victim]:
+        cluster, domain = self.cluster, self.domain
+        slots = [slot for slot in cluster.slots.values() if domain is None or domain[slot]]
+        present = (pod for slot in slots for pod in cluster.pods_on[slot].values())
+        found = [v for v in gather(present, cluster, self.groups) if v.priority < self.preemptor.priority]
+        return [victim for victim in found if not spared.has(victim, cluster)] if spared else found
 
 
 def _is_ongoing(preemptor: GangPreemptor, cluster: ClusterState, groups: PodGroups) -> bool:

@@ -26,6 +26,7 @@ from muster.placement.preempting import (
     GangPreemptor,
     NoPreemption,
     Ongoing,
+    Options,
     Preemption,
     Rank,
     Victim,
@@ -276,7 +277,7 @@ def gang_preemption(
     preemptor = GangPreemptor.of(members, group and replace(group, priority=group.priority or 0))
     judgements = {pod.uid: scene.judge(pod) for pod in members}
     judge: Callable[[PodInfo], Judgement] = lambda pod: judgements[pod.uid]  # noqa: E731
-    return find_for_gang(preemptor, place, judge, scene.cluster, scene.budgets, scene.groups)
+    return find_for_gang(preemptor, place, judge, scene.cluster, scene.budgets, Options(groups=scene.groups))
 
 
 def place_first(scene: Scene, described: dict[str, Any]) -> Callable[[Trial], Status]:
