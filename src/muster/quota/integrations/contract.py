@@ -1,0 +1,80 @@
+"""The one interface that turns a kind of job into a Workload and back.
+
+Pure: documents in, documents out. `start` and `stop` answer with the whole job as it should be; the shell writes the
+difference. A kind of job needs nothing more in order to queue, be preempted, be placed by topology and give back quota.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from muster.api.kinds import Kind
+from muster.api.raw import Document
+
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
+MAX_TIME_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+PREBUILT_LABEL: Final = "kueue.x-k8s.io/prebuilt-workload-name"
+POD_SET_LABEL: Final = "kueue.x-k8s.io/podset"
+WORKLOAD_ANNOTATION: Final = "kueue.x-k8s.io/workload"
+ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
+TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
+ELASTIC_GATE: Final = "kueue.x-k8s.io/elastic-job"
+
+
+class Conflicting(ValueError):
+    """What was given cannot be put into the job: it says something else there already. Trying again will not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetInfo:
+    """What admission adds to the pods of one pod set."""
+
+    name: str
+    count: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[Document] = ()
+    scheduling_gates: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    succeeded: bool
+    message: str
+
+
+class JobIntegration(Protocol):
+    @property
+    def kind(self) -> Kind: ...
+
+    def is_suspended(self, job: Document) -> bool: ...
+
+    def pod_sets(self, job: Document) -> list[Document]:
+        """`spec.podSets` of the Workload, topology requests included."""
+        ...
+
+    def outcome(self, job: Document) -> Outcome | None:
+        """None while it is not over."""
+        ...
+
+    def is_active(self, job: Document) -> bool:
+        """Whether any of its pods still holds resources."""
+        ...
+
+    def pods_ready(self, job: Document) -> bool:
+        """Whether as many pods as it needs are ready, or done."""
+        ...
+
+    def reclaimable(self, job: Document) -> Mapping[str, int]:
+        """By pod set, pods that are done and will not be replaced."""
+        ...
+
+    def start(self, job: Document, infos: Sequence[PodSetInfo]) -> Document:
+        """The job, running, with what admission gave its pods. Raises Conflicting."""
+        ...
+
+    def stop(self, job: Document, originals: Sequence[Document]) -> Document:
+        """The job, suspended, with its pod templates as the Workload's pod sets remember them."""
+        ...
