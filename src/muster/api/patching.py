@@ -15,6 +15,7 @@ from muster.api.schema import shapes
 from muster.api.schema.shapes import Shape
 
 MAX_OPERATIONS = 10_000
+_SCALARS = (str, int, float)  # bool is an int
 _TOO_DEEP = "the patch or the object is nested too deeply"
 
 
@@ -28,7 +29,7 @@ def merge(document: JSON, patch: JSON) -> JSON:
 
 def _merge(document: JSON, patch: JSON) -> JSON:
     if not isinstance(patch, dict):
-        return raw.copy(patch)
+        return _copied(patch)
     merged = dict(document) if isinstance(document, dict) else {}
     for name, value in patch.items():
         if value is None:
@@ -36,6 +37,10 @@ def _merge(document: JSON, patch: JSON) -> JSON:
         else:
             merged[name] = _merge(merged.get(name), value)
     return merged
+
+
+def _copied(value: JSON) -> JSON:
+    return value if isinstance(value, _SCALARS) else raw.copy(value)
 
 
 # --- JSON patch -------------------------------------------------------------------------------------------------
@@ -231,25 +236,30 @@ def _merge_object(document: Document, patch: Document, shape: Shape, path: str) 
     if directive not in ("merge", "replace"):
         raise _refuse(path, f"{_PATCH} must be replace, merge or delete, found {directive!r}")
     merged = {} if directive == "replace" else _retained(document, patch, path)
+    orders: list[str] = []
     for name, value in patch.items():
-        below = f"{path}.{name}" if path else name
         if name in (_PATCH, _RETAIN):
             continue
         if name.startswith(_DELETE_FROM):
-            _delete_from(merged, name.removeprefix(_DELETE_FROM), value, below)
+            _delete_from(merged, name.removeprefix(_DELETE_FROM), value, _below(path, name))
         elif name.startswith(_ORDER):
-            continue  # after the lists have merged
+            orders.append(name)  # after the lists have merged
         elif value is None:
             merged.pop(name, None)
+        elif isinstance(value, _SCALARS):
+            merged[name] = value
         else:
-            merged[name] = _merge_value(merged.get(name), value, shape.of(name), below)
-    for name, order in patch.items():
-        if name.startswith(_ORDER):
-            field = name.removeprefix(_ORDER)
-            found = merged.get(field)
-            if isinstance(order, list) and isinstance(found, list):
-                merged[field] = _ordered(found, document.get(field), order, shape.of(field))
+            merged[name] = _merge_value(merged.get(name), value, shape.of(name), _below(path, name))
+    for name in orders:
+        field, order = name.removeprefix(_ORDER), patch[name]
+        found = merged.get(field)
+        if isinstance(order, list) and isinstance(found, list):
+            merged[field] = _ordered(found, document.get(field), order, shape.of(field).merge_key)
     return merged
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _retained(document: Document, patch: Document, path: str) -> Document:
@@ -270,8 +280,8 @@ def _merge_value(document: JSON, patch: JSON, shape: Shape, path: str) -> JSON:
     if isinstance(patch, list) and shape.is_patched_by_merging:
         found = document if isinstance(document, list) else []
         merged = _merge_elements(found, patch, shape, path) if shape.merge_key else _merge_scalars(found, patch)
-        return _ordered(merged, found, patch, shape)
-    return raw.copy(patch)
+        return _ordered(merged, found, patch, shape.merge_key)
+    return _copied(patch)
 
 
 def _merge_scalars(document: list[JSON], patch: list[JSON]) -> list[JSON]:
@@ -283,7 +293,7 @@ def _merge_scalars(document: list[JSON], patch: list[JSON]) -> list[JSON]:
 
 
 def _merge_elements(document: list[JSON], patch: list[JSON], shape: Shape, path: str) -> list[JSON]:
-    merged = list(document)
+    merged, key = list(document), shape.merge_key
     if any(isinstance(item, dict) and item.get(_PATCH) == "replace" for item in patch):
         merged = []  # the element that says so stands for the whole list
     added: list[JSON] = []  # apart: two new elements may share the merge key and differ in another (a port's protocol)
@@ -293,10 +303,10 @@ def _merge_elements(document: list[JSON], patch: list[JSON], shape: Shape, path:
             raise _refuse(below, f"expected an object, found {raw.type_name(item)}")
         if item.get(_PATCH) == "replace":
             continue
-        identity = _identity(item, shape)
+        identity = _identity(item, key)
         if identity is None:
-            raise _refuse(below, f"does not contain its merge key {shape.merge_key!r}")
-        at = [position for position, found in enumerate(merged) if _identity(found, shape) == identity]
+            raise _refuse(below, f"does not contain its merge key {key!r}")
+        at = [position for position, found in enumerate(merged) if _identity(found, key) == identity]
         if item.get(_PATCH) == "delete":
             merged = [found for position, found in enumerate(merged) if position not in at]
         elif at:
@@ -306,9 +316,9 @@ def _merge_elements(document: list[JSON], patch: list[JSON], shape: Shape, path:
     return merged + added
 
 
-def _identity(item: JSON, shape: Shape) -> _Identity | None:
-    found = item.get(shape.merge_key) if isinstance(item, dict) and shape.merge_key else item
-    return found if isinstance(found, str | int | float | bool) else None
+def _identity(item: JSON, key: str) -> _Identity | None:
+    found = item.get(key) if key and isinstance(item, dict) else item
+    return found if isinstance(found, _SCALARS) else None
 
 
 def _delete_from(merged: Document, name: str, values: JSON, path: str) -> None:
@@ -319,16 +329,16 @@ def _delete_from(merged: Document, name: str, values: JSON, path: str) -> None:
         merged[name] = [item for item in found if item not in values]
 
 
-def _ordered(found: list[JSON], before: JSON, order: list[JSON], shape: Shape) -> list[JSON]:
+def _ordered(found: list[JSON], before: JSON, order: list[JSON], key: str) -> list[JSON]:
     """Listed elements take the listed order; the others keep their place among those they stood with before."""
-    rank = {_identity(item, shape): position for position, item in enumerate(order)}
-    listed = sorted((item for item in found if _identity(item, shape) in rank), key=lambda i: rank[_identity(i, shape)])
-    others = [item for item in found if _identity(item, shape) not in rank]
-    was = {_identity(item, shape): position for position, item in enumerate(before if isinstance(before, list) else [])}
+    rank = {_identity(item, key): position for position, item in enumerate(order)}
+    listed = sorted((item for item in found if _identity(item, key) in rank), key=lambda i: rank[_identity(i, key)])
+    others = [item for item in found if _identity(item, key) not in rank]
+    was = {_identity(item, key): position for position, item in enumerate(before if isinstance(before, list) else [])}
     ordered: list[JSON] = []
     for item in listed:
-        at = was.get(_identity(item, shape))
-        while others and at is not None and was.get(_identity(others[0], shape), at) < at:
+        at = was.get(_identity(item, key))
+        while others and at is not None and was.get(_identity(others[0], key), at) < at:
             ordered.append(others.pop(0))
         ordered.append(item)
     return ordered + others

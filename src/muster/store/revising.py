@@ -95,9 +95,12 @@ def patch(write: protocol.Patch, current: Object, context: Context) -> Revised:
     if write.based_on is not None and write.based_on != current.revision:
         raise conflict(current)
     old = current.document()
+    patched = old
+    if write.subresource == "status":  # it cannot change the rest, so that need not be copied; a JSON patch may test it
+        patched = {part: old[part] for part in ("metadata", "status") if part in old}
     match write.type:
         case PatchType.MERGE:
-            new = patching.merge(old, write.body)
+            new = patching.merge(patched, write.body)
         case PatchType.JSON:
             new = patching.json_patch(old, write.body)
         case PatchType.STRATEGIC:
@@ -105,7 +108,7 @@ def patch(write: protocol.Patch, current: Object, context: Context) -> Revised:
                 raise errors.UnsupportedMediaType(
                     f"{write.kind.resource} takes merge patches and JSON patches, not strategic merge patches"
                 )
-            new = patching.strategic(old, write.body, write.kind.view)
+            new = patching.strategic(patched, write.body, write.kind.view)
     if not isinstance(new, dict):
         raise errors.BadRequest(f"the patch turns the object into {raw.type_name(new)}")
     _check_version(current, raw.dig(new, "metadata", "resourceVersion"))
@@ -135,23 +138,23 @@ def apply(write: protocol.Apply, current: Object | None, context: Context) -> Re
 
 
 def bind(write: protocol.Bind, current: Object, context: Context) -> Revised:
-    old = current.document()
     _check_uid(current, write.uid)
-    spec = old.get("spec") or {}
+    new = current.document()
+    spec = raw.section(new, "spec")
     if spec.get("nodeName"):
         raise _conflict(current, f'pod {current.key.name} is already assigned to node "{spec["nodeName"]}"')
     if current.is_terminating:
         raise _conflict(current, f"pod {current.key.name} is being deleted, cannot be assigned to a host")
     if spec.get("schedulingGates"):
         raise _conflict(current, f"pod {current.key.name} has non-empty .spec.schedulingGates")
-    new = raw.copy(old)
-    new["spec"]["nodeName"] = write.node
+    spec["nodeName"] = write.node
     if write.annotations:
         raw.section(new, "metadata", "annotations").update(write.annotations)
     conditions.set_condition(new, "PodScheduled", "True", "", "", context.now_text)
-    _track(write.kind, old, new, write.options, "binding", context)
+    if new["metadata"].get("managedFields"):
+        _track(write.kind, current.document(), new, write.options, "binding", context)
     new["metadata"]["resourceVersion"] = str(context.revision)
-    return Revised(new)
+    return Revised(new, view_of(write.kind, new))
 
 
 def delete(write: protocol.Delete, current: Object, context: Context) -> Revised:
@@ -250,7 +253,7 @@ def _updated(
 def _limit_to(subresource: str, kind: Kind, old: Document, new: Document) -> Document:
     """Only the part that the endpoint may change: the status, or everything but the status."""
     if subresource == "status":
-        limited: Document = raw.copy(old)
+        limited = {**old, "metadata": {**old["metadata"]}}  # all else stays, and may be shared
         limited["metadata"]["uid"] = raw.dig(new, "metadata", "uid")  # a precondition where the caller names it
         _set_or_drop(limited["metadata"], "managedFields", raw.dig(new, "metadata", "managedFields"))
         _set_or_drop(limited, "status", new.get("status"))
