@@ -39,6 +39,15 @@ class Degree(IntEnum):
         return Mode.NO_FIT if self is Degree.NO_FIT else Mode.FIT if self is Degree.FIT else Mode.PREEMPT
 
 
+class Possibility(StrEnum):
+    """What preemption could do for one resource in one flavor."""
+
+    NO_CANDIDATES = "NoCandidates"
+    PREEMPT = "Preempt"
+    RECLAIM = "Reclaim"
+    """Only by taking back from other queues."""
+
+
 class Fitness(NamedTuple):
     """`borrow`: how high up the tree the lender is."""
 
