@@ -21,7 +21,7 @@ from muster.placement.extending import Extending
 from muster.placement.framework import Action
 from muster.placement.group_plugins import GroupPluginFailed
 from muster.placement.in_tree import Shared, default_profile
-from muster.placement.preempting import Budgets
+from muster.placement.preempting import Budgets, is_protected
 from muster.placement.profiles import Profile, name_of
 from muster.placement.queueing import BY_PRIORITY, SchedulingQueue, SortBy, Timing
 from muster.placement.queueing.entities import Place, Queued
@@ -149,6 +149,7 @@ class Engine:
 
     def _pod_ended(self, pod: Object, now: float, is_done: bool = False) -> None:
         """`is_done`: it has succeeded, and is still there to say so."""
+        self.scheduler.protected.tell_pod(pod.uid, is_protected=False, is_placed=False)
         self._assumed.pop(pod.uid, None)
         self.queue.remove(pod.uid)
         self.groups.remove(pod.uid)
@@ -161,6 +162,7 @@ class Engine:
     def _pod_assigned(self, old: Object | None, new: Object, view: core.Pod, now: float) -> None:
         node = view.spec.node_name or ""
         known, place = self.cluster.pods.get(new.uid, (None, ""))
+        self.scheduler.protected.tell_pod(new.uid, is_protected(view.metadata), known is not None)
         if known is not None and place == node and _was_just_bound(old, new):
             info = known
         else:
@@ -179,6 +181,7 @@ class Engine:
 
     def _pod_pending(self, old: Object | None, new: Object, view: core.Pod, now: float) -> None:
         info = self.cluster.shapes.info(view)
+        self.scheduler.protected.tell_pod(new.uid, is_protected(view.metadata), is_placed=False)
         self.groups.pending(info)
         if old is None:
             self.queue.add(info, now, self._arrival(info, now))
@@ -238,6 +241,7 @@ class Engine:
         if new is None:
             assert old is not None
             self.groups.drop(GroupKey(*old.key))
+            self.scheduler.protected.tell_group(GroupKey(*old.key), False)
             self._tell("PodGroup", Action.DELETE, old, None, now)
             return
         view = new.read(volcano.PodGroup)
@@ -245,6 +249,7 @@ class Engine:
         if named:
             self._groups_of_class.setdefault(named, {})[new.key] = new
         self.groups.put(from_volcano(view, self._classes.get(named)))
+        self.scheduler.protected.tell_group(GroupKey(*new.key), is_protected(view.metadata))
         self._tell("PodGroup", Action.ADD if old is None else Action.UPDATE, old, new, now)
 
     def _tell(self, resource: str, action: Action, old: Object | None, new: Object | None, now: float) -> None:

@@ -24,7 +24,7 @@ from muster.placement.gangs import GangPlacer, Seats, Shortage
 from muster.placement.group_plugins import GroupPlugins, Objection
 from muster.placement.judging import Advice, Judgement
 from muster.placement.plugins.default_preemption import DefaultPreemption, worded, worded_for_gang
-from muster.placement.preempting import Budgets, GangPreemption, GangPreemptor, Preemption, QuickSearch
+from muster.placement.preempting import Budgets, GangPreemption, GangPreemptor, Preemption, Protected, QuickSearch
 from muster.placement.preempting.finding import resolvable_nodes
 from muster.placement.profiles import DEFAULT_SCHEDULER, Profile, name_of
 from muster.placement.queueing.entities import Queued
@@ -93,6 +93,7 @@ class Scheduler:
         self.cluster = cluster
         self.groups = groups
         self.budgets = Budgets()
+        self.protected = Protected()
         self.number = 0
         self._seed = seed
         self._judgements: OrderedDict[_Class, tuple[Judgement, QuickSearch]] = OrderedDict()
@@ -166,7 +167,7 @@ class Scheduler:
         plugin = _preemption_of(self.profile_of(pod).post_filter)
         if plugin is None or not self.cluster.has_pods_below(pod.priority):
             return None
-        options = plugin.options(self._choice(1))
+        options = replace(plugin.options(self._choice(1)), protected=self.protected)
         only = None
         if within is not None or judgement.advice is not None:
             only = resolvable_nodes(judgement, self.cluster)
@@ -202,7 +203,7 @@ class Scheduler:
             seats = self.gangs.place(trial, group, members, within, explain=False)
             return Status() if seats.nodes else Status(Code.UNSCHEDULABLE)
 
-        options = replace(plugin.options(), groups=self.groups)
+        options = replace(plugin.options(), groups=self.groups, protected=self.protected)
         found = preempting.find_for_gang(preemptor, place, self.judge, self.cluster, self.budgets, options, within)
         if not isinstance(found, GangPreemption):
             said = worded_for_gang(found)

@@ -24,6 +24,7 @@ from muster.placement.preempting import (
     Ongoing,
     Options,
     PreemptionExtender,
+    Protected,
     find_for_gang,
 )
 
@@ -45,7 +46,7 @@ def first_fit(world: World, members: Sequence[PodInfo], least: int) -> Callable[
     return place
 
 
-def search(world: World, members: list[PodInfo], least: int | None = None, domain=None, extenders=()):
+def search(world: World, members: list[PodInfo], least: int | None = None, domain=None, **rules: Any):
     judgements: dict[int, Judgement] = {}
 
     def judge(member: PodInfo) -> Judgement:
@@ -55,7 +56,7 @@ def search(world: World, members: list[PodInfo], least: int | None = None, domai
     preemptor = GangPreemptor.of(members)
     place = first_fit(world, members, len(members) if least is None else least)
     found = find_for_gang(
-        preemptor, place, judge, world.cluster, Budgets(), Options(groups=world.groups, extenders=extenders), domain
+        preemptor, place, judge, world.cluster, Budgets(), Options(groups=world.groups, **rules), domain
     )
     assert {uid: where for uid, (_, where) in world.cluster.pods.items()} == before
     return found
@@ -115,6 +116,24 @@ def test_a_gang_waits_for_the_victims_it_has() -> None:
     member = replace(gang_of(world, 1)[0], nominated="n")
     found = search(world, [member])
     assert found == Ongoing({member.uid: "n"})
+
+
+def test_pods_that_are_not_to_be_evicted_stay() -> None:
+    world = World(node("a", cpu=1), node("b", cpu=1), node("c", cpu=1))
+    for name in "ab":
+        world.put(name, pod(f"low-{name}"))
+    world.put("c", pod("member-c", group="kept"))
+    protected = Protected()
+    protected.tell_pod("uid of low-a", is_protected=True, is_placed=True)
+    protected.tell_group(GroupKey("here", "kept"), is_protected=True)
+    found = search(world, gang_of(world, 1), protected=protected)
+    assert isinstance(found, GangPreemption)
+    assert names(found.victims) == ["low-b"]
+    assert isinstance(search(world, gang_of(world, 2), protected=protected), NoPreemption)
+    adds = Says(lambda shown: {n: [*v, "member-c"] for n, v in shown.items()})
+    adds.known["member-c"] = world.cluster.pods["uid of member-c"][0]
+    refused = search(world, gang_of(world, 1), extenders=[adds], protected=protected)
+    assert isinstance(refused, NoPreemption), "not even if an extender wants it"
 
 
 # Extenders

@@ -7,7 +7,7 @@ from tests.unit.placement.preempt_worlds import World, names, node, pod
 
 from muster.api.selectors import parse_labels
 from muster.cluster.groups import Group, GroupKey
-from muster.placement.preempting import Budget, Budgets, NoPreemption, Options, Preemption, QuickSearch, find
+from muster.placement.preempting import Budget, Budgets, NoPreemption, Options, Preemption, Protected, QuickSearch, find
 from muster.placement.preempting.candidates import Candidate, best, cost
 from muster.placement.preempting.finding import resolvable_nodes
 from muster.placement.preempting.ranking import Costs, Wanted, rate
@@ -26,10 +26,11 @@ PODS = st.tuples(
     st.sampled_from(("", "a", "b")),  # label
     st.sampled_from(("", "", "known", "unknown")),  # group
 )
+SHIELDS = st.sets(st.integers(0, 13), max_size=4)
 
 
 def everywhere(offset: int, world: World) -> Options:
-    return Options(offset, min_percentage=100, min_absolute=1000, groups=world.groups)
+    return Options(offset, min_percentage=100, min_absolute=1000, groups=world.groups, protected=Protected())
 
 
 @settings(deadline=None, max_examples=150)
@@ -40,10 +41,11 @@ def everywhere(offset: int, world: World) -> Options:
     allowed=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2)), max_size=2),
     group_priority=st.none() | st.integers(-1, 3),
     changes=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 4), PODS), max_size=4),
+    shielded=SHIELDS,
     offset=st.integers(0, 7),
 )
 def test_quick_search_agrees_with_trying_node_by_node(
-    nodes, pods, wanted, allowed, group_priority, changes, offset
+    nodes, pods, wanted, allowed, group_priority, changes, shielded, offset
 ) -> None:
     world = World(
         *(
@@ -67,6 +69,8 @@ def test_quick_search_agrees_with_trying_node_by_node(
     judgement = world.judge(preemptor)
     quick = QuickSearch(judgement, world.cluster)
     options = everywhere(offset, world)
+    for number in shielded:
+        options.protected.tell_pod(f"uid of p{number}", is_protected=True, is_placed=True)
     for step in range(len(changes) + 1):
         judgement.refresh()
         assert quick.applies(preemptor, options)
@@ -76,6 +80,7 @@ def test_quick_search_agrees_with_trying_node_by_node(
             assert found == slowly
         else:
             assert isinstance(found, Preemption)
+            assert not {f"p{number}" for number in shielded} & set(names(found.victims))
             slots = np.flatnonzero(resolvable_nodes(judgement, world.cluster)).tolist()
             tried = dry_run(preemptor, slots, judgement, world.cluster, budgets, options).candidates
             same_node = next(candidate for candidate in tried if candidate.node == found.node)
@@ -84,6 +89,8 @@ def test_quick_search_agrees_with_trying_node_by_node(
             chosen = best(tried)
             assert chosen is not None
             assert cost(same_node) == cost(chosen)
+        if shielded:
+            options.protected.tell_pod(f"uid of p{shielded.pop()}", is_protected=False, is_placed=True)
         if step < len(changes):
             choice, where, described = changes[step]
             present = sorted(world.cluster.pods)

@@ -472,6 +472,43 @@ def test_a_member_that_is_started_anew_does_not_wait_for_those_that_are_done() -
     assert placed(decision) == {"again": "n0"}
 
 
+@pytest.mark.parametrize("where", ["annotations", "labels"])
+@pytest.mark.parametrize("asks", [{}, {"group": "high"}], ids=["for a pod", "for a gang"])
+def test_a_pod_or_group_that_is_not_preemptable_is_never_evicted(where: str, asks: dict[str, str]) -> None:
+    groups, cluster = PodGroups(), ClusterState()
+    engine = Engine({DEFAULT_SCHEDULER: default_profile(Shared(groups))}, cluster, groups)
+    kept = {"volcano.sh/preemptable": "false"}
+
+    def marked(document: dict[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
+        document["metadata"].setdefault(where, {}).update(said)
+        return document
+
+    for number in range(3):
+        engine.take(None, stored(core.NODE, a_node(f"n{number}").cpu(1).document()), 0.0)
+    engine.take(None, stored(volcano.POD_GROUP, marked(a_pod_group("low").min_member(1).document(), kept)), 0.0)
+    running = [a_pod(f"low{number}").cpu(1).on_node(f"n{number}").phase("Running") for number in range(3)]
+    first = stored(core.POD, marked(running[0].document(), kept))
+    engine.take(None, first, 0.0)
+    engine.take(None, stored(core.POD, running[1].in_group("low").document()), 0.0)
+    last = stored(core.POD, marked(running[2].document(), {"volcano.sh/preemptable": "true"}))
+    engine.take(None, last, 0.0)
+    engine.take(None, stored(volcano.POD_GROUP, a_pod_group("high").min_member(1).document()), 0.0)
+
+    def preempt(name: str) -> list[str]:
+        wants = a_pod(name).cpu(1).set(9, "spec", "priority")
+        engine.take(None, stored(core.POD, (wants.in_group("high") if asks else wants).document()), 0.0)
+        decision = engine.step(0.0)
+        assert isinstance(decision, Decision)
+        for victim in decision.victims:
+            engine.take(last if victim.uid == "low2" else first, None, 0.0)
+        return [victim.uid for victim in decision.victims]
+
+    assert preempt("one") == ["low2"]
+    assert preempt("two") == []
+    engine.take(first, stored(core.POD, running[0].document()), 0.0)
+    assert preempt("three") == ["low0"], "it says so no longer"
+
+
 def stored(kind: Kind, document: dict[str, Any]) -> Object:
     document["metadata"]["uid"] = document["metadata"]["name"]
     return Object(kind, msgspec.json.encode(document))

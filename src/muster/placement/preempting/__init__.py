@@ -11,6 +11,7 @@ from muster.placement.preempting.candidates import Candidate, ExtenderFailed, Pr
 from muster.placement.preempting.finding import NoPreemption, Preemption, find, ineligibility
 from muster.placement.preempting.gangs import GangPreemption, GangPreemptor, Ongoing, find_for_gang
 from muster.placement.preempting.options import Options
+from muster.placement.preempting.protecting import Protected, is_protected
 from muster.placement.preempting.quick import QuickSearch
 from muster.placement.preempting.victims import Rank, Victim
 
@@ -26,10 +27,12 @@ __all__ = [
     "Options",
     "Preemption",
     "PreemptionExtender",
+    "Protected",
     "QuickSearch",
     "Rank",
     "Victim",
     "find",
     "find_for_gang",
     "ineligibility",
+    "is_protected",
 ]

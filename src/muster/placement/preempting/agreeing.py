@@ -26,7 +26,7 @@ class Spared:
         return bool(self.nodes or self.uids)
 
     def has(self, victim: Victim, cluster: ClusterState) -> bool:
-        return any(pod.uid in self.uids or cluster.pods[pod.uid][1] in self.nodes for pod in victim.pods)
+        return bool(self) and any(pod.uid in self.uids or cluster.pods[pod.uid][1] in self.nodes for pod in victim.pods)
 
 
 @dataclass(slots=True)

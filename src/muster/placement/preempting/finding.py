@@ -81,7 +81,7 @@ def find(
             Counter(reason for status in found.statuses for reason in status.reasons), cluster, len(slots)
         )
     try:
-        agreed = narrow(preemptor, found.candidates, options.extenders)
+        agreed = [one for one in narrow(preemptor, found.candidates, options.extenders) if _is_allowed(one, options)]
     except ExtenderFailed as failure:
         return NoPreemption(Status(Code.ERROR, (str(failure),)))
     chosen = best(agreed)
@@ -106,9 +106,14 @@ def ineligibility(
     return None
 
 
+def _is_allowed(candidate: Candidate, options: Options) -> bool:
+    """An extender may have put a pod among the victims that is not to be evicted."""
+    return not options.protected or not any(options.protected.has(pod) for pod in candidate.victims)
+
+
 def _could_evict(pod: PodInfo, preemptor: PodInfo, options: Options) -> bool:
     priority = priority_of(pod, options.groups)
-    if priority >= preemptor.priority:
+    if priority >= preemptor.priority or options.protected.has(pod):
         return False
     return options.may_evict is None or options.may_evict(alone(pod, priority), preemptor.nominated, preemptor)
 

@@ -96,9 +96,9 @@ def find_for_gang(
         return NoPreemption(Status(Code.UNSCHEDULABLE, (NEVER,)))
     if _is_ongoing(preemptor, cluster, options.groups):
         return Ongoing({pod.uid: pod.nominated for pod in preemptor.members})
-    search = _Search(preemptor, place, judge, cluster, budgets, options.groups, domain)
+    search = _Search(preemptor, place, judge, cluster, budgets, options, domain)
     try:
-        return _agreed(search, options)
+        return _agreed(search)
     except ExtenderFailed as failure:
         return NoPreemption(Status(Code.ERROR, (str(failure),)))
     except PluginFailed as failure:
@@ -107,14 +107,16 @@ def find_for_gang(
         return NoPreemption(Status(Code.ERROR, (str(failure),)))
 
 
-def _agreed(search: "_Search", options: Options) -> GangPreemption | NoPreemption:
+def _agreed(search: "_Search") -> GangPreemption | NoPreemption:
     """What all extenders agree to. Each of their objections spares somebody, and it is tried again without him."""
-    spared = Spared()
+    spared, options = Spared(), search.options
     for _ in range(_ROUNDS):
         found = search.find(spared)
         if isinstance(found, NoPreemption):
             return NoPreemption(Status(Code.UNSCHEDULABLE, (NOT_AGREED,))) if spared else found
         said = agreeing.ask(found.members, found.victims, search.cluster, options.extenders)
+        if any(options.protected.has(pod) for pod in said.added.values()):
+            break
         if not said.refused:
             return GangPreemption(
                 victims=(*(pod for victim, _ in found.victims for pod in victim.pods), *said.added.values()),
@@ -134,7 +136,7 @@ class _Search:
     judge: Judge
     cluster: ClusterState
     budgets: Budgets
-    groups: PodGroups
+    options: Options
     domain: NodeMask | None
 
     def find(self, spared: Spared) -> _Found | NoPreemption:
@@ -164,8 +166,12 @@ class _Search:
         cluster, domain = self.cluster, self.domain
         slots = [slot for slot in cluster.slots.values() if domain is None or domain[slot]]
         present = (pod for slot in slots for pod in cluster.pods_on[slot].values())
-        found = [v for v in gather(present, cluster, self.groups) if v.priority < self.preemptor.priority]
-        return [victim for victim in found if not spared.has(victim, cluster)] if spared else found
+        priority, protected = self.preemptor.priority, self.options.protected
+        return [
+            victim
+            for victim in gather(present, cluster, self.options.groups)
+            if victim.priority < priority and not protected.shields(victim) and not spared.has(victim, cluster)
+        ]
 
 
 def _is_ongoing(preemptor: GangPreemptor, cluster: ClusterState, groups: PodGroups) -> bool:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from muster.cluster.groups import PodGroups
 from muster.cluster.pods import PodInfo
 from muster.placement.preempting.candidates import PreemptionExtender
+from muster.placement.preempting.protecting import Protected
 from muster.placement.preempting.victims import Victim
 
 MayEvict: TypeAlias = Callable[[Victim, str, PodInfo], bool]
@@ -27,6 +28,7 @@ class Options:
     """Asked once for each node that the victim is on; all answers must be yes."""
     is_more_important: MoreImportant | None = None
     extenders: Sequence[PreemptionExtender] = ()
+    protected: Protected = field(default_factory=Protected)
 
     def limit(self, nodes: int) -> int:
         """How many candidates are enough among so many nodes."""

@@ -33,6 +33,7 @@ class _Basis(NamedTuple):
     nodes_version: int
     epoch: int
     groups_version: int
+    protected_version: int
     rows: int
 
 
@@ -73,7 +74,8 @@ class QuickSearch:
     def _refresh(self, budgets: Budgets, options: Options) -> None:
         cluster = self._cluster
         index = cluster.priorities
-        basis = _Basis(cluster.nodes_version, index.epoch, options.groups.version, len(cluster.resources))
+        versions = (options.groups.version, options.protected.version)
+        basis = _Basis(cluster.nodes_version, index.epoch, *versions, len(cluster.resources))
         if basis != self._basis or budgets is not self._budgets:
             self._basis, self._budgets = basis, budgets
             self._start_afresh(budgets, options)
@@ -114,18 +116,19 @@ class QuickSearch:
             self._rate_alone(slot, budgets, options)
 
     def _peculiar(self, budgets: Budgets, options: Options) -> set[int]:
-        """Nodes with a pod that a budget covers, or that counts by its group's priority instead of its own."""
+        """Nodes with a pod that a budget covers, or whose own priority does not say whether it may be evicted."""
         cluster, found = self._cluster, set[int]()
         if budgets:
             for labelled in cluster.label_sets:
                 if budgets.select(labelled.namespace, labelled.labels):
                     found.update(labelled.counts)
-        return found | self._grouped(options)
+        return found | self._not_by_priority(options)
 
-    def _grouped(self, options: Options) -> set[int]:
-        """Nodes with a pod that counts by its group's priority instead of its own."""
+    def _not_by_priority(self, options: Options) -> set[int]:
+        """Nodes with a pod that counts by its group's priority instead of its own, or is not to be evicted at all."""
         slots, groups = self._cluster.slots, options.groups
-        return {
+        nodes = (self._cluster.node_of(uid) for uid in options.protected.uids(groups))
+        return {slots[node] for node in nodes if node in slots} | {
             slots[node]
             for group in groups
             for pod, node in groups.members(group.key).scheduled()
@@ -186,7 +189,7 @@ class QuickSearch:
             return Counter({NOT_HELPFUL: cluster.node_count})
         hopeful = self._allowed & ~self._judgement.feasible
         counts = Counter({NOT_HELPFUL: cluster.node_count - int(hopeful.sum())})
-        for slot in self._grouped(options):
+        for slot in self._not_by_priority(options):
             if hopeful[slot]:
                 hopeful[slot] = False
                 counts.update(self._reasons_at(slot, wanted, options))

@@ -117,6 +117,8 @@ def evictable(preemptor: PodInfo, slot: int, cluster: ClusterState, rules: Optio
 
 
 def _may_evict(victim: Victim, preemptor: PodInfo, cluster: ClusterState, rules: Options) -> bool:
+    if rules.protected.shields(victim):
+        return False
     if rules.may_evict is None:
         return True
     nodes = dict.fromkeys(cluster.pods[pod.uid][1] for pod in victim.pods)

@@ -1,0 +1,51 @@
+"""Pods that are not to be evicted for others, whatever their priority: Volcano's `volcano.sh/preemptable: "false"`."""
+
+from collections.abc import Iterator
+
+from muster.api.meta import ObjectMeta
+from muster.cluster.groups import GroupKey, PodGroups, group_key
+from muster.cluster.pods import PodInfo
+from muster.placement.preempting.victims import Victim
+
+PREEMPTABLE = "volcano.sh/preemptable"
+
+
+class Protected:
+    """Those that say so themselves, by uid, and groups that say so for all of their pods. Its owner tells it of all."""
+
+    def __init__(self) -> None:
+        self._pods: set[str] = set()
+        self._groups: set[GroupKey] = set()
+        self.version = 0
+        """Grows with every change that does not show in pods coming to nodes or leaving them."""
+
+    def __bool__(self) -> bool:
+        return bool(self._pods or self._groups)
+
+    def tell_pod(self, uid: str, is_protected: bool, is_placed: bool) -> None:
+        if is_protected != (uid in self._pods):
+            self._pods ^= {uid}
+            self.version += is_placed
+
+    def tell_group(self, key: GroupKey, is_protected: bool) -> None:
+        if is_protected != (key in self._groups):
+            self._groups ^= {key}
+            self.version += 1
+
+    def has(self, pod: PodInfo) -> bool:
+        return pod.uid in self._pods or (bool(self._groups) and group_key(pod) in self._groups)
+
+    def shields(self, victim: Victim) -> bool:
+        return bool(self) and any(self.has(pod) for pod in victim.pods)
+
+    def uids(self, groups: PodGroups) -> Iterator[str]:
+        """Of all that are known: some may have no node."""
+        yield from self._pods
+        for key in self._groups:
+            yield from groups.members(key).nodes
+
+
+def is_protected(meta: ObjectMeta) -> bool:
+    """What the annotation says, or else the label."""
+    said = (meta.annotations or {}).get(PREEMPTABLE) or (meta.labels or {}).get(PREEMPTABLE)
+    return said == "false"
