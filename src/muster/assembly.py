@@ -26,6 +26,7 @@ from muster.api.objects import Object
 from muster.controllers.configured import SchedulerConfiguration
 from muster.controllers.events import EventCleaner
 from muster.controllers.garbage import GarbageCollector
+from muster.controllers.jobs.batch import BatchJobController
 from muster.controllers.namespaces import NamespaceController
 from muster.controllers.nodes import NodeController
 from muster.controllers.podgroups import PodGroupController
@@ -217,6 +218,7 @@ def _controllers(
     return {
         "scheduler": scheduler.run,
         "pod groups": PodGroupController(store, clock).run,
+        "batch jobs": BatchJobController(store, clock).run,
         "nodes": NodeController(store, clock).run,
         "garbage": GarbageCollector(store, clock).run,
         "namespaces": NamespaceController(store, clock).run,

@@ -66,6 +66,11 @@ class Informer:
     def is_synced(self) -> bool:
         return self._synced.is_set()
 
+    @property
+    def revision(self) -> Revision:
+        """The copy shows every change up to here: what one has written later is not in it yet."""
+        return self._revision
+
     async def synced(self) -> None:
         """Returns once the first list is in."""
         await self._synced.wait()

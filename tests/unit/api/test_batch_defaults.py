@@ -91,6 +91,18 @@ def test_generated_labels_are_not_taken_for_the_users_own():
     assert "labels" not in defaulted(batch.JOB, defaulted(batch.JOB, job()))["metadata"]
 
 
+def test_a_stored_job_selects_its_pods_by_its_uid():
+    document = job()
+    document["metadata"]["uid"] = "u"
+    made = defaulted(batch.JOB, document)["spec"]
+    assert made["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}
+    labels = made["template"]["metadata"]["labels"]
+    assert {key: value for key, value in labels.items() if "uid" in key} == {
+        "batch.kubernetes.io/controller-uid": "u",
+        "controller-uid": "u",
+    }
+
+
 def test_a_manual_selector_keeps_the_template_as_it_is():
     made = defaulted(batch.JOB, job({"app": "a"}, manualSelector=True))["spec"]
     assert made["template"]["metadata"]["labels"] == {"app": "a"}

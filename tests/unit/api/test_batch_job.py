@@ -51,7 +51,10 @@ GOOD = {
         "selector": {"matchLabels": {"a": "b"}},
         "labels": {"a": "b", "c": "d"},
     },
-    "with the generated selector": {"selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}},
+    "with the generated selector": {
+        "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}},
+        "labels": {"batch.kubernetes.io/controller-uid": "u"},
+    },
     "managed elsewhere": {"managedBy": "kueue.x-k8s.io/multikueue"},
 }
 
@@ -91,6 +94,14 @@ BAD = {
     "a selector that misses its pods": (
         {"manualSelector": True, "selector": {"matchLabels": {"a": "b"}}},
         ["spec.template.metadata.labels"],
+    ),
+    "a generated selector that misses its pods": (
+        {"selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}},
+        ["spec.template.metadata.labels"],
+    ),
+    "the label of another job": (
+        {"labels": {"job-name": "other"}},
+        ["spec.template.metadata.labels[job-name]"],
     ),
     "judging pods that restart": (
         {"podFailurePolicy": on_condition(), "pod": {"restartPolicy": "OnFailure"}},
@@ -139,6 +150,23 @@ def test_a_name_too_long_for_its_label_is_refused():
     batch.JOB.default(made)
     found = paths(decode_view(batch.JOB, raw.encode(made)))
     assert set(found) == {"spec.template.metadata.labels"}
+
+
+def test_the_last_pod_of_an_indexed_job_must_have_a_host_name():
+    for length, expected in ((61, []), (62, ["metadata.name"])):
+        made = {"metadata": {"name": "j" * length}, "spec": {"template": {"spec": POD}, **INDEXED}}
+        batch.JOB.default(made)
+        assert paths(decode_view(batch.JOB, raw.encode(made))) == expected
+
+
+def test_a_job_that_was_stored_before_it_had_a_selector_may_still_change():
+    old = decode_view(
+        batch.JOB, raw.encode({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": POD}}})
+    )
+    made = {"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": POD}, "suspend": True}}
+    labels = {"batch.kubernetes.io/controller-uid": "u", "batch.kubernetes.io/job-name": "j"}
+    made["spec"]["template"]["metadata"] = {"labels": labels}
+    assert batch.JOB.validate_update(old, decode_view(batch.JOB, raw.encode(made))) == []
 
 
 @given(st.sets(st.integers(0, 40)))

@@ -1,14 +1,16 @@
 """What the API server fills in for a Job."""
 
+from muster.api.batch.names import (
+    CONTROLLER_UID_LABEL,
+    GENERATED_LABELS,
+    JOB_NAME_LABEL,
+    LEGACY_CONTROLLER_UID_LABEL,
+    LEGACY_JOB_NAME_LABEL,
+)
 from muster.api.core.pod_defaults import default_pod_template
 from muster.api.documents import child, drop_nulls, fill, made_child, objects, text
 from muster.api.raw import Document
 
-JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
-LEGACY_JOB_NAME_LABEL = "job-name"
-CONTROLLER_UID_LABEL = "batch.kubernetes.io/controller-uid"
-LEGACY_CONTROLLER_UID_LABEL = "controller-uid"
-GENERATED_LABELS = frozenset({JOB_NAME_LABEL, LEGACY_JOB_NAME_LABEL, CONTROLLER_UID_LABEL, LEGACY_CONTROLLER_UID_LABEL})
 UNLIMITED = 2**31 - 1
 
 
@@ -42,8 +44,15 @@ def _default_labels(document: Document, template: Document) -> None:
     }
     if written and not metadata.get("labels"):
         metadata["labels"] = written
-    name = text(metadata, "name")
-    if name and child(document, "spec").get("manualSelector") is not True:
-        labels = made_child(made_child(template, "metadata"), "labels")
+    spec = child(document, "spec")
+    name, uid = text(metadata, "name"), text(metadata, "uid")
+    if spec.get("manualSelector") is True:
+        return
+    labels = made_child(made_child(template, "metadata"), "labels")
+    if name:
         fill(labels, JOB_NAME_LABEL, name)
         fill(labels, LEGACY_JOB_NAME_LABEL, name)
+    if uid:  # the store has taken the job in: no pods but its own carry this label
+        fill(labels, CONTROLLER_UID_LABEL, uid)
+        fill(labels, LEGACY_CONTROLLER_UID_LABEL, uid)
+        fill(spec, "selector", {"matchLabels": {CONTROLLER_UID_LABEL: uid}})

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from muster.api import fields
+from muster.api.batch.names import GENERATED_LABELS
 from muster.api.batch.views import Job, JobSpec
 from muster.api.core import PodTemplateSpec
 from muster.api.errors import FieldError
@@ -16,27 +17,27 @@ def validate_job_update(old: Job, new: Job) -> list[FieldError]:
 
 def _job_update(old: Job, new: Job) -> Iterator[FieldError]:
     yield from _completions(old.spec, new.spec)
-    # The controller makes the selector of a job that has none; from then on it stays.
+    # A job gets its selector when the store takes it in; from then on it stays.
     if old.spec.selector is not None:
         yield from fields.immutable("spec.selector", old.spec.selector, new.spec.selector)
-    template = new.spec.template
+    before, after = _without_generated(old.spec.template), _without_generated(new.spec.template)
     if is_held_back(old):
-        template = _with_directives(template, old.spec.template)
-    if template != old.spec.template:
+        after = _with_directives(after, before)
+    if after != before:
         yield fields.invalid(
             "spec.template",
             new.metadata.name,
             "field is immutable, except its labels, annotations, nodeSelector, affinity, tolerations and "
             "schedulingGates while the job is suspended",
         )
-    for name, before, after in (
+    for name, was, now in (
         ("completionMode", old.spec.completion_mode, new.spec.completion_mode),
         ("podFailurePolicy", old.spec.pod_failure_policy, new.spec.pod_failure_policy),
         ("successPolicy", old.spec.success_policy, new.spec.success_policy),
         ("backoffLimitPerIndex", old.spec.backoff_limit_per_index, new.spec.backoff_limit_per_index),
         ("managedBy", old.spec.managed_by, new.spec.managed_by),
     ):
-        yield from fields.immutable(f"spec.{name}", before, after)
+        yield from fields.immutable(f"spec.{name}", was, now)
 
 
 def is_held_back(job: Job) -> bool:
@@ -70,3 +71,9 @@ def _with_directives(template: PodTemplateSpec, source: PodTemplateSpec) -> PodT
             scheduling_gates=source.spec.scheduling_gates,
         ),
     )
+
+
+def _without_generated(template: PodTemplateSpec) -> PodTemplateSpec:
+    """Less the labels that follow from the job's name and uid: `validate_job` says what those must be."""
+    labels = {key: value for key, value in (template.metadata.labels or {}).items() if key not in GENERATED_LABELS}
+    return replace(template, metadata=replace(template.metadata, labels=labels))

@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 
 from muster.api import fields
-from muster.api.batch.defaults import CONTROLLER_UID_LABEL, LEGACY_CONTROLLER_UID_LABEL
+from muster.api.batch.names import (
+    CONTROLLER_UID_LABEL,
+    JOB_NAME_LABEL,
+    LEGACY_CONTROLLER_UID_LABEL,
+    LEGACY_JOB_NAME_LABEL,
+)
 from muster.api.batch.policies import validate_failure_policy, validate_success_policy
 from muster.api.batch.views import Job, JobSpec
 from muster.api.core.validation import validate_pod_template
@@ -19,7 +24,7 @@ _MOST_FAILED_INDEXED = 10_000
 
 
 def validate_job(job: Job) -> list[FieldError]:
-    return list(_job(job.spec))
+    return [*_job(job.spec), *_host_names(job), *_generated_labels(job)]
 
 
 def _job(spec: JobSpec) -> Iterator[FieldError]:
@@ -78,6 +83,33 @@ def _indexes(spec: JobSpec) -> Iterator[FieldError]:
             yield fields.invalid("spec.maxFailedIndexes", spec.max_failed_indexes, message)
 
 
+def _host_names(job: Job) -> Iterator[FieldError]:
+    """Each pod of an indexed job has the job's name and its index for a host name."""
+    if job.spec.completion_mode != "Indexed" or not job.spec.completions or not job.metadata.name:
+        return
+    longest = f"{job.metadata.name}-{job.spec.completions - 1}"
+    if not fields.is_dns_label(longest):
+        message = f"will not be able to create pods with the host name {longest}: {fields.DNS_LABEL_RULE}"
+        yield fields.invalid("metadata.name", job.metadata.name, message)
+
+
+def _generated_labels(job: Job) -> Iterator[FieldError]:
+    if job.spec.manual_selector:
+        return
+    labels = job.spec.template.metadata.labels or {}
+    for label, wanted in (
+        (JOB_NAME_LABEL, job.metadata.name),
+        (LEGACY_JOB_NAME_LABEL, job.metadata.name),
+        (CONTROLLER_UID_LABEL, job.metadata.uid),
+        (LEGACY_CONTROLLER_UID_LABEL, job.metadata.uid),
+    ):
+        if wanted and labels.get(label, wanted) != wanted:
+            path = f"spec.template.metadata.labels[{label}]"
+            yield fields.invalid(
+                path, labels[label], f"must be {wanted!r}, or be left out; `manualSelector` lifts this"
+            )
+
+
 def _managed_by(name: str | None) -> Iterator[FieldError]:
     if name is None:
         return
@@ -99,5 +131,5 @@ def _selector(spec: JobSpec) -> Iterator[FieldError]:
     generated = {CONTROLLER_UID_LABEL, LEGACY_CONTROLLER_UID_LABEL}
     if not spec.manual_selector and (selector.match_expressions or not {*(selector.match_labels or {})} <= generated):
         yield fields.invalid(path, "", "`selector` not auto-generated; set `manualSelector` to choose one")
-    elif spec.manual_selector and not problems and not from_view(selector).matches(spec.template.metadata.labels or {}):
+    elif not problems and not from_view(selector).matches(spec.template.metadata.labels or {}):
         yield fields.invalid("spec.template.metadata.labels", "", "`selector` does not match template `labels`")

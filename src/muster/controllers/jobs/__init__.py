@@ -1,0 +1,1 @@
+"""The controllers of the job dialects: the shells around `muster.jobs`."""
