@@ -1,0 +1,328 @@
+"""All pending workloads: from their local queue to its cluster queue, and in which order they are looked at there.
+
+What waits is remembered by local queue, whether or not there is one and whether or not it leads anywhere yet: the queue
+may come after the workload. A local queue that is stopped is a door that is shut.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster.api import kueue
+from muster.api.meta import Instant
+from muster.cluster.namespaces import Namespaces
+from muster.quota.fair_admission import Ledger, has_ledger
+from muster.quota.queueing.backoff import Backoffs, requeue_at
+from muster.quota.queueing.pending import Counts, PendingQueue, Preemptor, Verdict
+from muster.quota.queueing.reasons import RequeueReason
+from muster.quota.queues import Queue, Stop, read_weight
+from muster.quota.settings import Settings
+from muster.quota.tree import QuotaTree
+from muster.quota.workloads import WorkloadInfo
+
+
+class Position(NamedTuple):
+    """Where a workload stands, counted from 0: so many are ahead of it."""
+
+    info: WorkloadInfo
+    in_queue: int
+    in_local_queue: int
+
+
+@dataclass(slots=True, eq=False)
+class _Door:
+    """A local queue, as far as it is known. `queue`: where it leads; empty where it leads nowhere."""
+
+    queue: str = ""
+    workloads: dict[str, WorkloadInfo] = field(default_factory=dict)
+
+
+class PendingQueues:
+    def __init__(self, settings: Settings, tree: QuotaTree, namespaces: Namespaces) -> None:
+        self.queues: dict[str, PendingQueue] = {}
+        self.ledger: Ledger | None = None
+        """Past usage of the local queues, where that is to count."""
+        if has_ledger(settings):
+            self.ledger = Ledger(settings)
+        self._settings = settings
+        self._tree = tree
+        self._namespaces = namespaces
+        self._doors: dict[str, _Door] = {}
+        self._door_of: dict[str, str] = {}
+        self._doors_to: dict[str, set[str]] = {}
+        self._ready: set[str] = set()  # queues with something active
+        self._resting = Backoffs()
+
+    # Queues
+
+    def set_queue(self, policy: Queue, now: Instant) -> None:
+        """New, or changed. Whoever waits for it enters; a flush is the caller's to ask for."""
+        known = self.queues.get(policy.name)
+        if known is not None:
+            known.set_policy(policy)
+            return
+        usage_of = None if self.ledger is None else self.ledger.usage
+        self.queues[policy.name] = PendingQueue(policy, self._settings, usage_of)
+        for door in sorted(self._doors_to.get(policy.name, ())):
+            self._enter(self._doors[door], now)
+
+    def remove_queue(self, name: str) -> None:
+        """Its workloads wait at their local queues."""
+        self.queues.pop(name, None)
+        self._ready.discard(name)
+
+    def set_local_queue(self, view: kueue.LocalQueue, now: Instant) -> None:
+        key = f"{view.metadata.namespace}/{view.metadata.name}"
+        is_open = (view.spec.stop_policy or Stop.NONE) == Stop.NONE
+        leads_to = view.spec.cluster_queue if is_open else ""
+        if self.ledger is not None:
+            self.ledger.set_weight(key, read_weight(view.spec.fair_sharing))
+        door = self._doors.get(key, _Door())
+        if door.queue == leads_to:
+            return
+        self._shut(key, door)
+        if leads_to:
+            self._doors[key] = door
+            door.queue = leads_to
+            self._doors_to.setdefault(leads_to, set()).add(key)
+            self._enter(door, now)
+
+    def remove_local_queue(self, key: str) -> None:
+        """By `namespace/name`."""
+        if self.ledger is not None:
+            self.ledger.remove(key)
+        door = self._doors.get(key)
+        if door is not None:
+            self._shut(key, door)
+            if not door.workloads:
+                del self._doors[key]
+
+    def _enter(self, door: _Door, now: Instant) -> None:
+        pending = self.queues.get(door.queue)
+        if pending is not None:
+            for info in door.workloads.values():
+                info.queue = door.queue
+                pending.push(info, now)
+            self._note(pending)
+
+    def _shut(self, key: str, door: _Door) -> None:
+        pending = self.queues.get(door.queue)
+        if pending is not None:
+            for workload in door.workloads:
+                pending.delete(workload)
+            self._note(pending)
+        if door.queue:
+            beside = self._doors_to[door.queue]
+            beside.remove(key)
+            if not beside:
+                del self._doors_to[door.queue]
+            door.queue = ""
+
+    def _note(self, pending: PendingQueue) -> None:
+        if pending.has_active():
+            self._ready.add(pending.name)
+        else:
+            self._ready.discard(pending.name)
+
+    # Workloads
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._door_of
+
+    def __len__(self) -> int:
+        return len(self._door_of)
+
+    def __iter__(self) -> Iterator[WorkloadInfo]:
+        for door in self._doors.values():
+            yield from door.workloads.values()
+
+    def get(self, key: str) -> WorkloadInfo | None:
+        door = self._door_of.get(key)
+        return None if door is None else self._doors[door].workloads[key]
+
+    def push(self, info: WorkloadInfo, now: Instant) -> bool:
+        """It is new, or has changed. False where it does not wait for quota: then it is forgotten here."""
+        key = info.key
+        if not info.is_queueable(self._settings):
+            self.delete(key)
+            return False
+        if self._door_of.get(key, info.local_queue) != info.local_queue:
+            self.delete(key)
+        door = self._remember(info)
+        self._resting.set(key, requeue_at(info))
+        pending = self.queues.get(door.queue)
+        if pending is not None:
+            info.queue = door.queue
+            pending.push(info, now)
+            self._note(pending)
+        return True
+
+    def delete(self, key: str) -> None:
+        """It is gone, or admitted, or waits for something else than quota."""
+        local_queue = self._door_of.pop(key, None)
+        if local_queue is None:
+            return
+        door = self._doors[local_queue]
+        del door.workloads[key]
+        self._resting.set(key, None)
+        pending = self.queues.get(door.queue)
+        if pending is not None:
+            pending.delete(key)
+            self._note(pending)
+        if not door.workloads and not door.queue:
+            del self._doors[local_queue]
+
+    def requeue(self, info: WorkloadInfo, reason: RequeueReason, now: Instant, shown: str = "") -> bool:
+        """After it was looked at in vain. False where it does not go back: it was deleted meanwhile, or its queue was,
+        or it waits already. `shown`: the reason that its condition gives."""
+        pending = self._pending_of(info.key)
+        if pending is None or not pending.is_in_flight(info.key):
+            return False
+        went_back = pending.requeue(info, reason, now, shown)
+        self._note(pending)
+        return went_back
+
+    def heads(self, is_active: Callable[[str], bool]) -> list[WorkloadInfo]:
+        """The first of every queue that is active and has one, by name of the queue. They are in flight until they are
+        requeued or deleted."""
+        found: list[WorkloadInfo] = []
+        for name in sorted(self._ready):
+            if is_active(name):
+                info = self.pop(name)
+                if info is not None:
+                    found.append(info)
+        return found
+
+    def pop(self, queue: str) -> WorkloadInfo | None:
+        pending = self.queues.get(queue)
+        if pending is None:
+            return None
+        info = pending.pop()
+        self._note(pending)
+        return info
+
+    def peek(self, queue: str) -> WorkloadInfo | None:
+        pending = self.queues.get(queue)
+        return None if pending is None else pending.peek()
+
+    def flush(self, queues: Iterable[str], now: Instant) -> int:
+        """Something changed in these queues that could help whoever shares quota with them. How many become active."""
+        self._tree.settle()
+        trees: dict[int, list[str]] = {}
+        for name in queues:
+            node = self._tree.queues.get(name)
+            if node is not None and not self._tree.is_in_cycle(name):
+                root = node.root()
+                if id(root) not in trees:
+                    trees[id(root)] = [found.name for found in root.queues()]
+        moved = 0
+        for names in trees.values():
+            for name in names:
+                pending = self.queues.get(name)
+                if pending is not None:
+                    moved += self._flush_one(pending, now)
+        return moved
+
+    def _flush_one(self, pending: PendingQueue, now: Instant) -> int:
+        moved = pending.flush(self._namespaces.selected(pending.policy.selector), now)
+        if moved:
+            self._ready.add(pending.name)
+        return moved
+
+    def _remember(self, info: WorkloadInfo) -> _Door:
+        door = self._doors.get(info.local_queue)
+        if door is None:
+            door = self._doors[info.local_queue] = _Door()
+        door.workloads[info.key] = info
+        self._door_of[info.key] = info.local_queue
+        return door
+
+    def _pending_of(self, key: str) -> PendingQueue | None:
+        local_queue = self._door_of.get(key)
+        return None if local_queue is None else self.queues.get(self._doors[local_queue].queue)
+
+    # Rest
+
+    def next_due(self) -> Instant | None:
+        """When the next workload has rested long enough."""
+        return self._resting.next_due()
+
+    def take_rested(self, now: Instant) -> list[WorkloadInfo]:
+        """Those whose rest has ended. Each is told once: its object is to say so, and then it is pushed again."""
+        found = (self.get(key) for key in self._resting.take(now))
+        return [info for info in found if info is not None]
+
+    # Questions
+
+    def active(self, queue: str) -> list[WorkloadInfo]:
+        """In no order; without what is in flight."""
+        pending = self.queues.get(queue)
+        return [] if pending is None else list(pending.active())
+
+    def inadmissible(self, queue: str) -> list[WorkloadInfo]:
+        pending = self.queues.get(queue)
+        return [] if pending is None else list(pending.parked.values())
+
+    def ready(self) -> list[str]:
+        """Queues with something active, by name."""
+        return sorted(self._ready)
+
+    def counts(self, queue: str) -> Counts:
+        pending = self.queues.get(queue)
+        return Counts(0, 0) if pending is None else pending.counts()
+
+    def local_count(self, local_queue: str) -> int:
+        """How many wait in a local queue, by `namespace/name`; none where it is shut or there is no such queue."""
+        door = self._doors.get(local_queue)
+        return len(door.workloads) if door is not None and door.queue else 0
+
+    def preemptor(self, queue: str) -> Preemptor | None:
+        pending = self.queues.get(queue)
+        return None if pending is None else pending.preemptor
+
+    def is_preemptor(self, info: WorkloadInfo) -> bool:
+        pending = self.queues.get(info.queue)
+        return pending is not None and pending.is_preemptor(info)
+
+    def verdict(self, key: str) -> Verdict | None:
+        """Of a parked workload whose shape cannot fit now."""
+        pending = self._pending_of(key)
+        return None if pending is None else pending.verdict(key)
+
+    def take_moved(self) -> list[tuple[WorkloadInfo, Verdict]]:
+        """Parked without being looked at, because another of their shape did not fit; each is told once."""
+        return [moved for name in sorted(self.queues) for moved in self.queues[name].take_moved()]
+
+    # Visibility
+
+    def listed(self, queue: str) -> list[WorkloadInfo]:
+        """All that wait there, in the order in which they would be looked at."""
+        pending = self.queues.get(queue)
+        return [] if pending is None else pending.listed()
+
+    def positions(self, queue: str, offset: int = 0, limit: int | None = None) -> list[Position]:
+        found = _positions(self.listed(queue))
+        return found[offset:] if limit is None else found[offset : offset + limit]
+
+    def local_positions(self, local_queue: str, offset: int = 0, limit: int | None = None) -> list[Position]:
+        door = self._doors.get(local_queue)
+        if door is None:
+            return []
+        found = [position for position in self.positions(door.queue) if position.info.key in door.workloads]
+        return found[offset:] if limit is None else found[offset : offset + limit]
+
+    def position(self, key: str) -> Position | None:
+        info = self.get(key)
+        if info is None:
+            return None
+        return next((found for found in self.positions(info.queue) if found.info.key == key), None)
+
+
+def _positions(listed: list[WorkloadInfo]) -> list[Position]:
+    counted: dict[str, int] = {}
+    found: list[Position] = []
+    for index, info in enumerate(listed):
+        before = counted.get(info.local_queue, 0)
+        counted[info.local_queue] = before + 1
+        found.append(Position(info, index, before))
+    return found
