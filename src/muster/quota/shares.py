@@ -72,17 +72,11 @@ def share_of(node: Node, more: Mapping[FlavorResource, int] = _NOTHING) -> Share
     if not by_resource:
         return Share(weight=weight)
     ratio, dominant = 0.0, ""
-    for resource, lendable in _lendable(parent, by_resource).items():
+    could_be_lent = parent.lendable()
+    for resource, beyond in by_resource.items():
+        lendable = could_be_lent.get(resource, 0)
         if lendable > 0:
-            found = by_resource[resource] * 1000 / lendable
+            found = beyond * 1000 / lendable
             if found > ratio or (found == ratio and resource < dominant):
                 ratio, dominant = found, resource
     return Share(ratio, weight, dominant, frozenset(borrowed))
-
-
-def _lendable(parent: Node, resources: Iterable[str]) -> dict[str, int]:
-    found = dict.fromkeys(resources, 0)
-    for what in parent.root().subtree:
-        if what.resource in found:
-            found[what.resource] += parent.potentially_available(what)
-    return found

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from muster.api import conditions, kueue
+from muster.api.meta import Instant
 from muster.api.selectors import LabelSelector
 from muster.cluster.namespaces import Namespaces
 from muster.cluster.state import ClusterState
 from muster.quota.amounts import FlavorResource
 from muster.quota.queues import Queue, Stop, read_queue, read_quotas, read_weight
+from muster.quota.ranking import Ranking, ranking
 from muster.quota.settings import Settings
 from muster.quota.topology import Topologies
 from muster.quota.tree import Node, QuotaTree
@@ -41,10 +43,28 @@ class QueueState:
     generation: int = 0
     """Grows when there may be more room than before: a workload left, or quotas changed."""
     is_terminating: bool = False
+    _ranking: Ranking | None = None
 
     @property
     def name(self) -> str:
         return self.policy.name
+
+    def put(self, info: WorkloadInfo) -> None:
+        self.workloads[info.key] = info
+        self._ranking = None
+
+    def drop(self, key: str) -> WorkloadInfo:
+        self._ranking = None
+        return self.workloads.pop(key)
+
+    def ranking(self, now: Instant, *, by_usage: bool = False) -> Ranking:
+        """In which order its workloads lose their quota, where one has to."""
+        if self._ranking is not None and not by_usage:
+            return self._ranking
+        found = ranking(self.workloads.values(), now, by_usage=by_usage)
+        if found.is_lasting:
+            self._ranking = found
+        return found
 
 
 class QuotaState:
@@ -191,7 +211,7 @@ class QuotaState:
             self._count(queue, info)
 
     def _count(self, queue: QueueState, info: WorkloadInfo) -> None:
-        queue.workloads[info.key] = info
+        queue.put(info)
         queue.node.add_all(info.usage.quota)
         self._occupy(info.usage, 1)
 
@@ -202,7 +222,7 @@ class QuotaState:
         queue = self.queues.get(name)
         if queue is None:
             return self._waiting[name].pop(key)
-        info = queue.workloads.pop(key)
+        info = queue.drop(key)
         queue.node.remove_all(info.usage.quota)
         self._occupy(info.usage, -1)
         return info

@@ -43,6 +43,7 @@ class Node:
     """What it never lends: the parent does not see it."""
     usage: dict[FlavorResource, int] = field(default_factory=dict)
     _potential: dict[FlavorResource, int] = field(default_factory=dict)
+    _lendable: dict[str, int] | None = None
 
     # Questions
 
@@ -89,6 +90,15 @@ class Node:
                 found = found if most is None else min(found, most)
             self._potential[what] = found
         return found
+
+    def lendable(self) -> dict[str, int]:
+        """By resource, in all flavors together: how much could be used here if nobody used anything."""
+        if self._lendable is None:
+            found: dict[str, int] = {}
+            for what in self.root().subtree:
+                found[what.resource] = found.get(what.resource, 0) + self.potentially_available(what)
+            self._lendable = found
+        return self._lendable
 
     def borrows(self, what: FlavorResource, more: int = 0) -> bool:
         """Whether it uses, with so much more, beyond what it owns."""
@@ -266,3 +276,4 @@ def _recount(node: Node) -> None:
         if quota.lending_limit is not None
     }
     node._potential = {}
+    node._lendable = None

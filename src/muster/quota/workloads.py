@@ -4,6 +4,7 @@ Read once from the object and then only asked; a changed object is read anew.
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -37,6 +38,7 @@ ELASTIC_ANNOTATION: Final = "kueue.x-k8s.io/elastic-job"
 ALLOWED_FLAVORS_ANNOTATION: Final = "kueue.x-k8s.io/workload-allowed-resource-flavors"
 JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 _INT32: Final = 2**31
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class WorkloadInfo:
     """`queue` is the ClusterQueue: of the reservation where there is one, else where it waits."""
 
     __slots__ = (
+        "_reserved_at",
         "_shape",
         "_usage",
         "base_priority",
@@ -129,6 +132,7 @@ class WorkloadInfo:
         self.scan: ScanPosition | None = None
         self.local_queue_usage: float | None = None
         """Of its local queue, where past usage decides the order."""
+        self._reserved_at: Instant | None = None
         self._shape: str | None = None
         self._usage: Usage | None = None
 
@@ -176,10 +180,12 @@ class WorkloadInfo:
 
     @property
     def reserved_at(self) -> Instant | None:
-        found = self.conditions.get(QUOTA_RESERVED)
-        if found is None or found.status != "True" or not found.last_transition_time:
-            return None
-        return timestamps.parse(found.last_transition_time)
+        if self._reserved_at is None:
+            found = self.conditions.get(QUOTA_RESERVED)
+            if found is None or found.status != "True" or not found.last_transition_time:
+                return None
+            self._reserved_at = timestamps.parse(found.last_transition_time)
+        return self._reserved_at
 
     def is_queueable(self, settings: Settings) -> bool:
         """It waits, and nothing but room keeps it from being looked at."""
@@ -257,10 +263,7 @@ def _boost(view: kueue.Workload, settings: Settings) -> int:
     if Gate.PRIORITY_BOOST not in settings.gates:
         return 0
     text = (view.metadata.annotations or {}).get(BOOST_ANNOTATION, "")
-    try:
-        boost = int(text)
-    except ValueError:
-        return 0
+    boost = int(text) if _INTEGER.fullmatch(text) else 0
     return boost if -_INT32 <= boost < _INT32 else 0
 
 
