@@ -1,0 +1,95 @@
+"""Finds whom a workload has to preempt, by the rules that are set, and tries out what preemption could do."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from muster.api.meta import Instant
+from muster.quota.amounts import PODS, FlavorResource
+from muster.quota.assignments import Assignment
+from muster.quota.flavor_fitting import Possibility
+from muster.quota.gates import Gate
+from muster.quota.preempting import classical, fair
+from muster.quota.preempting.candidates import Candidates
+from muster.quota.preempting.policies import Target, Wanted
+from muster.quota.ranking import Ranking
+from muster.quota.state import QueueState, QuotaState
+from muster.quota.workloads import PodSetTotals, WorkloadInfo
+
+
+class Preemptor:
+    """For one cycle: which queues are active is asked once. Whatever is tried out is taken back."""
+
+    def __init__(self, state: QuotaState, now: Instant) -> None:
+        self._state = state
+        self._now = now
+        settings = state.settings
+        self._by_usage = settings.admission_fair_sharing is not None and Gate.ADMISSION_FAIR_SHARING in settings.gates
+        self._active: dict[str, bool] = {}
+
+    def targets(self, info: WorkloadInfo, queue: QueueState, assignment: Assignment) -> list[Target]:
+        """Who has to go for the workload to fit as assigned. Nobody: there is no way."""
+        needing = assignment.needing_preemption()
+        return self._find(Wanted(info, queue, needing, self._amounts(info, assignment)))
+
+    def simulate(
+        self, queue: QueueState, info: WorkloadInfo, what: FlavorResource, amount: int
+    ) -> tuple[Possibility, int]:
+        """What preemption could do for so much of one thing, whatever else the workload needs, and how high up the
+        lender would be afterwards."""
+        targets = self._find(Wanted(info, queue, frozenset((what,)), {what: amount}))
+        with self._without(targets):
+            height, _ = queue.node.borrow_height(what, amount)
+        if not targets:
+            return Possibility.NO_CANDIDATES, height
+        is_own = any(target.queue is queue for target in targets)
+        return Possibility.PREEMPT if is_own else Possibility.RECLAIM, height
+
+    def _find(self, wanted: Wanted) -> list[Target]:
+        if not wanted.needing:
+            return []
+        if self._state.settings.fair_sharing is None:
+            found = Candidates(self._state, wanted, self._ranking, self._is_active)
+            return classical.find(self._state, wanted, found)
+        return fair.find(self._state, wanted, fair.candidates(self._state, wanted, self._ranking, self._is_active))
+
+    def _ranking(self, queue: QueueState) -> Ranking:
+        return queue.ranking(self._now, by_usage=self._by_usage)
+
+    def _is_active(self, queue: QueueState) -> bool:
+        """Workloads of queues that are not active are left alone."""
+        found = self._active.get(queue.name)
+        if found is None:
+            found = self._active[queue.name] = self._state.is_active(queue)
+        return found
+
+    @contextmanager
+    def _without(self, targets: Sequence[Target]) -> Iterator[None]:
+        for target in targets:
+            target.queue.node.remove_all(target.info.usage.quota)
+        try:
+            yield
+        finally:
+            for target in reversed(targets):
+                target.queue.node.add_all(target.info.usage.quota)
+
+    def _amounts(self, info: WorkloadInfo, assignment: Assignment) -> dict[FlavorResource, int]:
+        """All that it takes as assigned, beyond what the slice has that it replaces. Without the number of pods: that
+        is not what anybody is preempted for."""
+        replaced = self._replaced(info)
+        found: dict[FlavorResource, int] = {}
+        for asked, given in zip(info.pod_sets, assignment.pod_sets, strict=True):
+            had = replaced.get(asked.name)
+            for resource, amount in asked.for_count(given.count).items():
+                choice = given.flavors.get(resource)
+                if choice is not None and resource != PODS:
+                    what = FlavorResource(choice.flavor, resource)
+                    net = amount - (had.requests.get(resource, 0) if had is not None else 0)
+                    found[what] = found.get(what, 0) + net
+        return found
+
+    def _replaced(self, info: WorkloadInfo) -> dict[str, PodSetTotals]:
+        key = info.replaced_key
+        if key is None or Gate.ELASTIC_JOBS_VIA_WORKLOAD_SLICES not in self._state.settings.gates:
+            return {}
+        holder = self._state.holder(key)
+        return {pods.name: pods for pods in holder.pod_sets} if holder is not None else {}

@@ -1,0 +1,149 @@
+"""Room for a workload, while others are taken out in thought."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from muster.quota.amounts import FlavorResource
+from muster.quota.preempting.policies import Target, Wanted
+from muster.quota.state import QueueState, QuotaState
+from muster.quota.workloads import WorkloadInfo
+
+
+class Room:
+    """A trial: everything that was taken out is back when the block ends, however it ends.
+
+    Taking out so much of something makes at most so much more of it available. So, once measured, what is lacking says
+    how much must be taken out at least before measuring again can be worth it.
+    """
+
+    def __init__(self, state: QuotaState, wanted: Wanted, *, may_borrow: bool) -> None:
+        self._state = state
+        self._wanted = wanted
+        self._node = wanted.queue.node
+        self._may_borrow = may_borrow
+        self._taken: dict[str, tuple[QueueState, WorkloadInfo]] = {}
+        self._holds_wanted = False
+        self._lacking = self._measured()
+        self._is_placed: bool | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for queue, info in reversed(self._taken.values()):
+            self._return(queue, info)
+        self._taken.clear()
+
+    @contextmanager
+    def holding_wanted(self) -> Iterator[None]:
+        """With the wanted workload counted as if it were in: shares are compared so."""
+        self._node.add_all(self._wanted.amounts)
+        self._holds_wanted = True
+        try:
+            yield
+        finally:
+            self._holds_wanted = False
+            self._node.remove_all(self._wanted.amounts)
+
+    # Moves
+
+    def take(self, queue: QueueState, info: WorkloadInfo) -> None:
+        usage = info.usage
+        if self._wanted.places:
+            self._state.remove_usage(queue, usage)
+            self._forget_placing(info)
+        else:
+            queue.node.remove_all(usage.quota)
+        self._taken[info.key] = (queue, info)
+        lacking = self._lacking
+        for what in lacking:
+            lacking[what] -= usage.quota.get(what, 0)
+
+    def give_back(self, queue: QueueState, info: WorkloadInfo) -> None:
+        del self._taken[info.key]
+        self._return(queue, info)
+        self._forget_placing(info)
+        self._lacking = {}
+
+    def _return(self, queue: QueueState, info: WorkloadInfo) -> None:
+        if self._wanted.places:
+            self._state.add_usage(queue, info.usage)
+        else:
+            queue.node.add_all(info.usage.quota)
+
+    def _forget_placing(self, info: WorkloadInfo) -> None:
+        if not self._wanted.places.keys().isdisjoint(info.usage.topology):
+            self._is_placed = None
+
+    # Questions
+
+    def fits(self) -> bool:
+        for amount in self._lacking.values():
+            if amount > 0:
+                return False
+        self._lacking = self._measured()
+        return not self._lacking and self._finds_places()
+
+    def could_fit(self, queues: Iterable[QueueState]) -> bool:
+        """Whether it could, at the very best, if all that these queues hold were taken out."""
+        lacking = dict(self._lacking)
+        if not lacking:
+            return True
+        for queue in queues:
+            for what in lacking:
+                lacking[what] -= queue.node.used(what)
+        return all(amount <= 0 for amount in lacking.values())
+
+    def _measured(self) -> dict[FlavorResource, int]:
+        """How much is lacking, where anything is."""
+        if not self._holds_wanted:
+            return self._lacks()
+        self._node.remove_all(self._wanted.amounts)
+        found = self._lacks()
+        self._node.add_all(self._wanted.amounts)
+        return found
+
+    def _lacks(self) -> dict[FlavorResource, int]:
+        found = {}
+        for what, amount in self._wanted.amounts.items():
+            available = self._node.available(what)
+            # Who asks for nothing fits, however much others use beyond their quota.
+            lack = amount - available if amount > max(0, available) else 0
+            if not self._may_borrow:
+                lack = max(lack, self._node.used(what) + amount - self._node.nominal(what))
+            if lack > 0:
+                found[what] = lack
+        return found
+
+    def _finds_places(self) -> bool:
+        if self._is_placed is None:
+            self._is_placed = self._state_places()
+        return self._is_placed
+
+    def _state_places(self) -> bool:
+        for flavor, requests in self._wanted.places.items():
+            topology = self._state.topologies.flavor(flavor)
+            if topology is None:
+                return False
+            found = topology.find(requests, workload=self._wanted.info.view)
+            if any(placed.reason for placed in found.values()):
+                return False
+        return True
+
+    # Afterwards
+
+    def spare(self, targets: list[Target]) -> list[Target]:
+        """Those who really have to go. All but the last were taken out before it was known that the last is enough:
+        whoever may stay after all, stays, the last taken first."""
+        kept = [targets[-1]]
+        for target in reversed(targets[:-1]):
+            self.give_back(target.queue, target.info)
+            if not self.fits():
+                self.take(target.queue, target.info)
+                kept.append(target)
+        kept.reverse()
+        return kept
