@@ -1,4 +1,4 @@
-"""What waits in one ClusterQueue: active (to be looked at, in order), parked (looked at in vain, and nothing has changed
+"""What waits in one ClusterQueue: active (to be looked at, in order), parked (looked at in vain, with nothing changed
 since), or in flight (being looked at). A workload is in one of the three.
 
 Workloads of one shape share a verdict: when one is parked because it cannot fit, all of its shape are, and those that
