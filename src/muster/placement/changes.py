@@ -33,7 +33,7 @@ def of_pod(old: core.Pod, new: core.Pod) -> Iterator[Action]:
         yield Action.UPDATE_POD_TOLERATION
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         yield Action.UPDATE_POD_GATES_ELIMINATED
-    if old.spec != new.spec or old.status.container_statuses != new.status.container_statuses:
+    if old.spec != new.spec:  # most updates are reports, and quantities are dear to read
         before, after = core.pod_requests(old.spec), core.pod_requests(new.spec)
         if any(after.get(resource, 0) < amount for resource, amount in before.items()):
             yield Action.UPDATE_POD_SCALE_DOWN

@@ -7,7 +7,7 @@ event loop; a large gang's on a thread, so that the API goes on answering meanwh
 import asyncio
 import contextlib
 import logging
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from muster.api import core, volcano
@@ -63,7 +63,7 @@ class _Run:
         self._clock = clock
         self._engine = engine
         self._uses_threads = uses_threads
-        self._inbox: deque[tuple[Object | None, Object | None]] = deque()
+        self._inbox: OrderedDict[str, tuple[Object | None, Object | None]] = OrderedDict()  # by uid: was, is
         self._last: dict[tuple[Kind, Key], Object] = {}
         self._news = asyncio.Event()
         self._informers = [Informer(store, Selection(kind), clock=clock) for kind in KINDS]
@@ -99,20 +99,31 @@ class _Run:
         old = self._last.get(place)
         if event.change is Change.DELETED:
             self._last.pop(place, None)
-            self._inbox.append((found, None))
+            self._put(old or found, None)
         else:
             if old is not None and old.uid != found.uid:
-                self._inbox.append((old, None))  # gone and made again, between two looks
+                self._put(old, None)  # gone and made again, between two looks
                 old = None
             self._last[place] = found
-            self._inbox.append((old, found))
+            self._put(old, found)
         self._news.set()
+
+    def _put(self, old: Object | None, new: Object | None) -> None:
+        """What becomes of one object between two looks is one change: a victim is told why and gone in one turn."""
+        found = new or old
+        assert found is not None
+        if found.uid in self._inbox:
+            old, _ = self._inbox[found.uid]
+        if old is None and new is None:
+            del self._inbox[found.uid]  # came and went
+        else:
+            self._inbox[found.uid] = (old, new)
 
     async def _read_first(self) -> None:
         """All that was there before, and nothing is decided until it is known: pods that run count. In an order that
         does not depend on which list came first: pods that run before those that wait, and these by age, so that
         a restart costs nobody his place."""
-        self._inbox = deque(sorted(self._inbox, key=_first_things_first))
+        self._inbox = OrderedDict(sorted(self._inbox.items(), key=_first_things_first))
         while self._inbox:
             self._read_inbox()
             await asyncio.sleep(0)
@@ -120,7 +131,7 @@ class _Run:
     def _read_inbox(self) -> None:
         now = self._clock.monotonic()
         while self._inbox:
-            old, new = self._inbox.popleft()
+            _, (old, new) = self._inbox.popitem(last=False)
             self._take(old, new, now)
             if self._clock.monotonic() > now + SLICE_SECONDS:
                 return
@@ -188,8 +199,9 @@ class _Run:
             return
 
 
-def _first_things_first(change: tuple[Object | None, Object | None]) -> tuple[int, bool, str, int]:
-    found = change[1] or change[0]
+def _first_things_first(entry: tuple[str, tuple[Object | None, Object | None]]) -> tuple[int, bool, str, int]:
+    _, (old, new) = entry
+    found = new or old
     assert found is not None
     is_pending = found.kind is core.POD and not found.read(core.Pod).spec.node_name
     return KINDS.index(found.kind), is_pending, found.meta.creation_timestamp or "", found.revision

@@ -7,6 +7,7 @@ from itertools import count
 
 from muster.api import core, timestamps
 from muster.api.objects import Key, Object
+from muster.api.raw import Document
 from muster.cluster.groups import GroupKey
 from muster.cluster.pods import PodInfo
 from muster.controllers.scheduling.cycles import Binding
@@ -45,13 +46,14 @@ class Evictions:
         preemptor, gone = bindings[0], set()
         found = {victim.uid: self._pod(victim.key) for victim in victims}
         graces = [0]
+        condition = self._condition(preemptor)
         for victim in victims:
             pod = found[victim.uid]
             if pod is None or pod.uid != victim.uid:
                 gone.add(victim.uid)
                 continue
             graces.append(pod.read(core.Pod).spec.termination_grace_period_seconds or _DEFAULT_GRACE)
-            self._evict(pod, preemptor)
+            self._evict(pod, preemptor, condition)
         self._writes += [_nominate(binding.pod, binding.node) for binding in bindings]
         left = found.keys() - gone
         if not left:
@@ -146,15 +148,17 @@ class Evictions:
     def has_writes(self, but: Container[str]) -> bool:
         return any(_uid_of(write) not in but for write in self._writes)
 
-    def _evict(self, victim: Object, preemptor: Binding) -> None:
-        """Told why, then deleted with its own grace."""
-        condition = {
+    def _condition(self, preemptor: Binding) -> Document:
+        return {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "PreemptionByScheduler",
             "message": f"muster-scheduler: preempting to accommodate {preemptor.pod.key}",
             "lastTransitionTime": timestamps.to_text(self._clock.now()),
         }
+
+    def _evict(self, victim: Object, preemptor: Binding, condition: Document) -> None:
+        """Told why, then deleted with its own grace."""
         body = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
         self._writes.append(Patch(core.POD, victim.key, body, PatchType.STRATEGIC, "status", options=OPTIONS))
         self._writes.append(Delete(core.POD, victim.key, uid=victim.uid, options=OPTIONS))
