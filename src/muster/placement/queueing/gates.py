@@ -18,9 +18,14 @@ class Gates:
         self._hints = hints
 
     def ask(self, entity: Entity, pod: PodInfo) -> Gate | None:
-        gates = entity.gates
-        if gates:
-            gates.pop(pod.uid, None)
+        gate = self._gate(pod)
+        if gate is not None:
+            entity.gates[pod.uid] = gate
+        else:
+            entity.gates.pop(pod.uid, None)
+        return gate
+
+    def _gate(self, pod: PodInfo) -> Gate | None:
         for name, pre_enqueue in self._plugins.get(scheduler_of(pod), self._others):
             try:
                 status = pre_enqueue(pod)
@@ -31,8 +36,7 @@ class Gates:
                 if status.is_success:
                     continue
                 reason = ", ".join(status.reasons)
-            gate = gates[pod.uid] = Gate(name, reason)
-            return gate
+            return Gate(name, reason)
         return None
 
     def ask_all(self, entity: Entity) -> bool:

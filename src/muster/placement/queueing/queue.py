@@ -14,6 +14,7 @@ from muster.api.meta import Instant
 from muster.cluster.groups import GroupKey, PodGroups, group_key
 from muster.cluster.pods import PodInfo
 from muster.cluster.state import ClusterState
+from muster.placement.framework import Action
 from muster.placement.plugins.priority_sort import PrioritySort, SortKey
 from muster.placement.profiles import Profile
 from muster.placement.queueing.backoff import WINDOW_SECONDS, Timing, aligned, expiry
@@ -208,7 +209,11 @@ class SchedulingQueue:
         it."""
         if change.resource in ("PodGroup", "CompositePodGroup"):
             self._regroup(change, now)
+        arrived = change.new if change.resource == "UnscheduledPod" and change.action is Action.ADD else None
+        joined = self._entity_of.get(arrived.metadata.uid) if arrived is not None else None
         for entity, at_once in self._waiting.woken(change).items():
+            if entity.place is Place.GATED and entity is joined:
+                continue  # its gates were asked when the pod was added
             if entity.place is Place.GATED:
                 self._open_gates(entity, now)
             else:
@@ -282,10 +287,9 @@ class SchedulingQueue:
         entity.join(pod)
         if entity.place in _WAITING:
             self._waiting.join(entity, pod)
-        gate = self._gates.ask(entity, pod)
         if entity.place is Place.GATED:
-            self._open_gates(entity, now)
-        elif gate is not None:
+            self._open_gates(entity, now)  # asks about this one, too, once those held before may pass
+        elif self._gates.ask(entity, pod) is not None:
             self._enter(entity, Place.GATED, now)
         elif is_error or (entity.place is Place.UNSCHEDULABLE and len(entity.classes) > before):
             # A member unlike the others may fit where they do not; more of the same may not.
