@@ -118,6 +118,52 @@ def test_small_pods_are_told_of_the_nodes_held_back_and_go_on_elsewhere() -> Non
         assert any("held back for podgroup/default/big" in message for message in messages), messages
 
 
+@pytest.mark.parametrize("seed", range(30, 33))
+def test_a_pod_of_a_whole_node_starts_within_the_bound(seed: int) -> None:
+    @in_town(seed)
+    async def scenario(town: Town) -> None:
+        await town.stage(a_pod("lone-0").gpus(GPUS))
+        took = await town.wait_for("lone", BOUND)
+        assert took is not None
+        assert took > RESERVE_AFTER, "it would have started anyway: this proves nothing"
+        await town.clock.sleep(2)
+        assert len([node for node in (await town.nodes()).values() if node]) > NODES, "and the others go on"
+
+
+def test_without_holding_a_node_back_a_large_pod_is_overtaken_all_the_time() -> None:
+    @in_town(30, reserve_after=None)
+    async def scenario(town: Town) -> None:
+        await town.stage(a_pod("lone-0").gpus(GPUS))
+        assert await town.wait_for("lone", 2 * BOUND) is None
+
+
+def test_pods_are_told_of_the_node_held_back_for_a_large_one() -> None:
+    @in_town(31)
+    async def scenario(town: Town) -> None:
+        await town.stage(a_pod("lone-0").gpus(GPUS))
+        await town.clock.sleep(RESERVE_AFTER + 40)
+        waiting = [name for name, node in (await town.nodes()).items() if name.startswith("small") and not node]
+        messages = [(await town.reason(name))[1] for name in waiting]
+        assert any("held back for pod/default/lone-0" in message for message in messages), messages
+
+
+def test_large_pods_and_gangs_have_their_turn_one_after_another() -> None:
+    @in_town(37)
+    async def scenario(town: Town) -> None:
+        await town.stage(a_pod("lone-0").gpus(GPUS))
+        await town.submit("big", *(a_pod(f"big-{n}").gpus(GPUS) for n in range(3)))
+        await town.stage(a_pod("last-0").gpus(GPUS), a_pod("huge-0").gpus(GPUS + 1))
+
+        async def run(name: str) -> float | None:
+            took = await town.wait_for(name, 3 * BOUND)
+            for pod in [found for found in await town.nodes() if found.startswith(f"{name}-")]:
+                await town.delete(pod)
+            return took
+
+        assert None not in await asyncio.gather(*map(run, ("lone", "big", "last")))
+        assert not await town.has_started("huge")
+
+
 def test_a_gang_of_unlike_pods_starts_within_the_bound() -> None:
     @in_town(11)
     async def scenario(town: Town) -> None:

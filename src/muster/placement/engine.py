@@ -270,6 +270,7 @@ class Engine:
             if self.observer is not None:
                 self.observer.decided(attempt, held, decision)
             decision = self._reservations.explained(decision, held)
+            self._reservations.note(decision, now)
         except GroupPluginFailed as failure:
             return self.give_up(attempt, failure.plugin, failure.error, now)
         except Exception as error:  # a plugin's: its pod backs off, the others go on

@@ -1,11 +1,11 @@
-"""Holding nodes back for a gang that has waited too long, so that smaller work does not overtake it for ever.
+"""Holding nodes back for what has waited too long, so that smaller work does not overtake it for ever.
 
 A gang that was rejected for some time gets as many nodes as it would need if they were empty. Nobody of its own
-priority or below is placed there any more; what runs there ends in its own time, and then the gang fits. One gang at a
-time: the first in order that could fit at all.
+priority or below is placed there any more; what runs there ends in its own time, and then the gang fits. The same for a
+pod on its own that is large: no node has room for two of it. One at a time: the first in order that could fit at all.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -24,6 +24,7 @@ _LOOK_SECONDS = 1.0
 """How often to ask who has waited longest: it costs a look at every gang that waits."""
 
 _MOST_AREAS = 64  # topology domains that are looked at for one gang
+_MOST_ALONE = 1000  # large pods on their own that are remembered: the first of them are those that have their turn
 LONGEST_HOLD_SECONDS = 3600.0
 """What runs on the nodes may never end: then they must not stay empty for ever either. Others have their turn."""
 
@@ -34,6 +35,7 @@ class Reservations:
         self._queue = queue
         self._after = after
         self._holder: EntityKey | None = None
+        self._name = ""
         self._witness = ""  # uid of a member of the holder: while that waits, the holder does
         self._priority = 0
         self._held: NodeMask | None = None
@@ -45,6 +47,8 @@ class Reservations:
         ] = {}  # gangs that had their turn in vain, and until when they are passed over
         self._hopeless: set[EntityKey] = set()  # gangs larger than the cluster, as it is now
         self._turned_away: dict[str, None] = {}  # uids, in order
+        self._alone: dict[EntityKey, tuple[Queued, float]] = {}  # large pods that were rejected, and since when
+        self._large: dict[PodShape, bool] = {}  # with the nodes as they are now
 
     def held_from(self, attempt: Queued, now: float) -> NodeMask | None:
         """The nodes that the attempt must leave alone; None where there are none."""
@@ -67,6 +71,27 @@ class Reservations:
         self._turned_away.update((pod.uid, None) for pod in refusal.pods)
         return replace(decision, refusal=self._with_reason(refusal, count))
 
+    def note(self, decision: Decision, now: float) -> None:
+        """Since when large pods wait; of gangs the queue knows."""
+        attempt = decision.attempt
+        if self._after is None or isinstance(attempt.key, GroupKey):
+            return
+        if decision.refusal is None:
+            self._alone.pop(attempt.key, None)
+        elif attempt.key in self._alone:
+            self._alone[attempt.key] = (attempt, self._alone[attempt.key][1])
+        elif len(self._alone) < _MOST_ALONE and self._is_large(attempt.pods[0]):
+            self._alone[attempt.key] = (attempt, now)
+
+    def _is_large(self, pod: PodInfo) -> bool:
+        found = self._large.get(pod.shape)
+        if found is None:
+            cluster = self._scheduler.cluster
+            demand = Demand(pod.shape.needs, 1, self._scheduler.judge(pod).steady_mask())
+            if_empty = pods_per_node(cluster, demand, None, cluster.allocatable[:, : cluster.width])
+            found = self._large[pod.shape] = int(if_empty.max(initial=0)) == 1
+        return found
+
     def look(self, now: float) -> None:
         """Whether the holder still waits; if not, those who had to leave its nodes alone are tried again."""
         if self._holder is not None and not self._is_waiting():
@@ -74,7 +99,7 @@ class Reservations:
 
     def _with_reason(self, refusal: Refusal, count: int) -> Refusal:
         nodes = self._scheduler.cluster.node_count
-        counts = {**refusal.counts, f"node(s) were held back for {self._holder}": count}
+        counts = {**refusal.counts, f"node(s) were held back for {self._name}": count}
         before, after = Diagnosis(nodes, refusal.counts).message, Diagnosis(nodes, counts).message
         # GANG, since nothing that other plugins listen to gives the nodes back: `_update` does.
         return replace(
@@ -89,6 +114,7 @@ class Reservations:
         self._looked_at = now
         if version != self._nodes_version:
             self._hopeless.clear()
+            self._large.clear()
         if self._holder is not None and now >= self._since + LONGEST_HOLD_SECONDS:
             self._tired[self._holder] = now + LONGEST_HOLD_SECONDS
         self._tired = {key: until for key, until in self._tired.items() if now < until}
@@ -106,18 +132,33 @@ class Reservations:
         while True:
             passing_over = self._tired.keys() | self._hopeless
             gang = self._queue.oldest_blocked_gang(now, self._after, passing_over)
-            if gang is None:
+            first = min(
+                (found for found in (gang, self._oldest_alone(now, passing_over)) if found), key=_order, default=None
+            )
+            if first is None:
                 self._holder = self._held = None
                 return
-            if gang.key != self._holder or is_stale:
-                held = self._choose(gang, self._held if gang.key == self._holder else None)
+            if first.key != self._holder or is_stale:
+                held = self._choose(first, self._held if first.key == self._holder else None)
                 if held is None:
-                    self._hopeless.add(gang.key)
+                    self._hopeless.add(first.key)
                     continue
                 self._held = held
-            self._holder, self._witness = gang.key, gang.pods[0].uid
-            self._priority = max(pod.priority for pod in gang.pods)
+            self._holder, self._witness = first.key, first.pods[0].uid
+            self._name = str(first.key) if isinstance(first.key, GroupKey) else f"pod/{first.pods[0].key}"
+            self._priority = max(pod.priority for pod in first.pods)
             return
+
+    def _oldest_alone(self, now: float, passing_over: Container[EntityKey]) -> Queued | None:
+        assert self._after is not None
+        for key in [key for key in self._alone if self._queue.standing(str(key)) is None]:
+            del self._alone[key]
+        waited = (
+            attempt
+            for key, (attempt, since) in self._alone.items()
+            if now - since >= self._after and key not in passing_over
+        )
+        return min(waited, key=_order, default=None)
 
     def _is_waiting(self) -> bool:
         standing = self._queue.standing(self._witness)
@@ -126,10 +167,11 @@ class Reservations:
     def _choose(self, gang: Queued, before: NodeMask | None) -> NodeMask | None:
         """The emptiest nodes that together could hold the gang; None where all nodes together could not. Those held
         `before` come first: they have been emptying."""
-        assert isinstance(gang.key, GroupKey)
         cluster, groups = self._scheduler.cluster, self._scheduler.groups
-        group = groups.get(gang.key) or Group(gang.key)
-        missing = max(1, group.min_count - groups.members(gang.key).scheduled_count)
+        group, missing = None, 1
+        if isinstance(gang.key, GroupKey):
+            group = groups.get(gang.key) or Group(gang.key)
+            missing = max(1, group.min_count - groups.members(gang.key).scheduled_count)
         shapes: dict[PodShape, list[PodInfo]] = {}
         for pod in gang.pods[:missing]:
             shapes.setdefault(pod.shape, []).append(pod)
@@ -143,11 +185,11 @@ class Reservations:
         areas = islice(self._areas(group, demands, kept), _MOST_AREAS)
         return next((held for area in areas if (held := self._within(area, demands, kept)) is not None), None)
 
-    def _areas(self, group: Group, demands: Sequence[Demand], kept: NodeMask) -> Iterator[NodeMask]:
+    def _areas(self, group: Group | None, demands: Sequence[Demand], kept: NodeMask) -> Iterator[NodeMask]:
         """Where the whole gang may be: anywhere, or in any one domain that its topology asks for, of which the first is
         that with most of `kept`, or else the emptiest."""
-        cluster, topology = self._scheduler.cluster, group.topology
-        if topology is None or topology.mode is not Mode.REQUIRED:
+        cluster, topology = self._scheduler.cluster, group.topology if group is not None else None
+        if group is None or topology is None or topology.mode is not Mode.REQUIRED:
             yield cluster.mask(True)
             return
         levels, requirement = self._scheduler.gangs.levels(topology)
@@ -175,3 +217,7 @@ class Reservations:
                 return None
             held[order[: int(np.searchsorted(reached, mine.count)) + 1]] = True
         return held
+
+
+def _order(attempt: Queued) -> tuple[int, float]:
+    return -max(pod.priority for pod in attempt.pods), attempt.arrived
