@@ -1,13 +1,13 @@
 """What a workload could be given: a flavor for every resource, how well each fits, and why not better."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from muster.api.raw import Document
 from muster.quota.amounts import FlavorResource, all_shown
-from muster.quota.topology import TopologyAssignment, to_document
+from muster.quota.topology import PlacementRequest, TopologyAssignment, to_document
 from muster.quota.workloads import NO_USAGE, ScanPosition, Usage
 
 
@@ -75,6 +75,23 @@ class FlavorChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class Shortfall:
+    """What one resource of a flavor lacks. `level`: the path of the node of the tree that has no more to give."""
+
+    resource: str
+    asked: int
+    """By this pod set and those before it."""
+    limit: int
+    """How much there is: free now or, where it `is_permanent`, if nobody used anything."""
+    level: str
+    is_permanent: bool = False
+
+    @property
+    def missing(self) -> int:
+        return self.asked - self.limit
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One flavor that was looked at. `possibility`: what preemption could do; empty where it was not asked."""
 
@@ -84,6 +101,7 @@ class Attempt:
     possibility: str = ""
     no_fit_reason: NoFitReason = NoFitReason.NONE
     reasons: tuple[str, ...] = ()
+    shortfalls: tuple[Shortfall, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -123,7 +141,10 @@ class Assignment:
     pod_sets: list[PodSetAssignment] = field(default_factory=list)
     borrowing: int = 0
     usage: Usage = NO_USAGE
+    """Beyond what the workload, or the slice that it replaces, holds already."""
     scan: ScanPosition | None = None
+    places: Mapping[str, Sequence[PlacementRequest]] = field(default_factory=dict)
+    """By flavor with a topology: pods that must find a place there too."""
     _mode: Mode | None = None
 
     @property
@@ -132,6 +153,10 @@ class Assignment:
         if self._mode is not None:
             return self._mode
         return min((pods.mode for pods in self.pod_sets), default=Mode.NO_FIT)
+
+    @property
+    def borrows(self) -> bool:
+        return self.borrowing > 0
 
     def defer(self) -> None:
         """It fits, but only once others are gone."""
