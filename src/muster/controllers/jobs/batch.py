@@ -132,28 +132,38 @@ class _Keeper:
         return await self._carry_out(job, plan(view, pods, self._clock.now(), self._taken.get(job.uid, ())))
 
     async def _carry_out(self, job: Object, decided: Plan) -> float | None:
-        creates = [
-            Create(core.POD, document, _OPTIONS)
-            for document in (make_pods(job.document(), decided.created) if decided.created else ())
-        ]
-        writes: list[Write] = list(creates)
-        for pod in decided.removed:
-            writes += (_release(pod), _delete(pod))
+        pods = make_pods(job.document(), decided.created) if decided.created else ()
+        writes: list[Write] = [Create(core.POD, pod, _OPTIONS) for pod in pods]
+        # Not if it has changed: what has meanwhile succeeded counts after all.
+        writes += (_release(pod, based_on=_revision(pod)) for pod in decided.removed)
         writes += (_delete(pod) for pod in decided.ended)
         if decided.status is not None:
             writes.append(_status(job, decided.status))
         results = await self._write(job.key, writes)
-        self._tell(job, decided, writes, results)
+        self._tell(job, writes, results)
+        useless = [
+            _delete(pod)
+            for pod, result in zip(decided.removed, results[len(pods) :], strict=False)
+            if not isinstance(result, Refused)
+        ]
         if decided.status is not None and isinstance(results[-1], Refused):
+            await self._end(job, useless)
             _check(results[-1:])
             return None
-        await self._write(job.key, [_release(pod) for pod in decided.released])
+        for told in decided.told:
+            self._events.record(job, told.type, told.reason, told.message)
+        await self._end(job, [*useless, *(_release(pod) for pod in decided.released)])
         if decided.is_expired:
             # In the foreground: its pods go first, so that nothing of it is left when it is gone.
             expired = Delete(batch.JOB, job.key, "Foreground", uid=job.uid, based_on=Revision(job.revision))
             _check(await self._write(job.key, [expired]))
         _check(results)
         return decided.again_after
+
+    async def _end(self, job: Object, writes: Sequence[Write]) -> None:
+        results = await self._write(job.key, writes)
+        self._tell(job, writes, results)
+        _check(results)
 
     async def _release_orphans(self, key: Key, job: Object | None, owned: Iterable[Object]) -> None:
         """Pods whose job is gone count nowhere any more: nothing must hold them."""
@@ -172,7 +182,7 @@ class _Keeper:
     async def _write(self, key: Key, writes: Sequence[Write]) -> Sequence[Result]:
         return await self._current.write(key, writes)
 
-    def _tell(self, job: Object, decided: Plan, writes: Sequence[Write], results: Sequence[Result]) -> None:
+    def _tell(self, job: Object, writes: Sequence[Write], results: Sequence[Result]) -> None:
         for write, result in zip(writes, results, strict=True):
             error = result.error if isinstance(result, Refused) else None
             if isinstance(write, Create):
@@ -182,9 +192,6 @@ class _Keeper:
                     self._events.record(job, "Normal", "SuccessfulDelete", f"Deleted pod: {write.key.name}")
                 else:
                     self._events.record(job, "Warning", "FailedDelete", f"Error deleting: {error.message}")
-        if decided.status is None or not isinstance(results[-1], Refused):
-            for told in decided.told:
-                self._events.record(job, told.type, told.reason, told.message)
 
     def _tell_created(self, job: Object, write: Create, error: ApiError | None) -> None:
         name: str = write.document["metadata"]["name"]
@@ -241,8 +248,9 @@ def _delete(pod: core.Pod) -> Delete:
     return Delete(core.POD, _key(pod), uid=pod.metadata.uid, options=_OPTIONS)
 
 
-def _release(pod: core.Pod) -> Patch:
-    return _patch(_key(pod), {"uid": pod.metadata.uid, "$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]})
+def _release(pod: core.Pod, *, based_on: Revision | None = None) -> Patch:
+    body = {"uid": pod.metadata.uid, "$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}
+    return _patch(_key(pod), body, based_on)
 
 
 def _adopt(pod: Object, job: Object) -> Patch:
@@ -261,9 +269,14 @@ def _disown(pod: Object, job: Object) -> Patch:
     )
 
 
-def _patch(key: Key, metadata: Document) -> Patch:
+def _patch(key: Key, metadata: Document, based_on: Revision | None = None) -> Patch:
     """The uid in it is a precondition: another pod of that name is left alone."""
-    return Patch(core.POD, key, {"metadata": metadata}, PatchType.STRATEGIC, options=_OPTIONS)
+    body = {"metadata": metadata}
+    return Patch(core.POD, key, body, PatchType.STRATEGIC, based_on=based_on, options=_OPTIONS)
+
+
+def _revision(pod: core.Pod) -> Revision:
+    return Revision(int(pod.metadata.resource_version))
 
 
 def _key(pod: core.Pod) -> Key:

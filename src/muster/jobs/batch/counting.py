@@ -64,8 +64,8 @@ def count(found: Standing, verdict: Verdict | None, removed: AbstractSet[str]) -
                 failed.append(member.uid)
         elif not is_indexed:
             succeeded.append(member.uid)
-        elif member.index is not None and standing.is_within(job, member.index):
-            completed.add(member.index)
+        elif member.completion_index is not None and standing.is_within(job, member.completion_index):
+            completed.add(member.completion_index)
     return Count(
         len(completed) if is_indexed else counted_succeeded,
         counted_failed,
@@ -85,14 +85,14 @@ def _leaving(found: Standing, verdict: Verdict | None, removed: AbstractSet[str]
         if member.is_tracked and member.uid not in removed and _may_leave(found, member, verdict)
     ]
     if standing.is_indexed(found.job):
-        leaving.sort(key=lambda member: -1 if member.index is None else member.index)
+        leaving.sort(key=lambda member: -1 if member.completion_index is None else member.completion_index)
     return leaving
 
 
 def _may_leave(found: Standing, member: Member, verdict: Verdict | None) -> bool:
     if verdict is not None or member.phase == "Succeeded" or found.job.metadata.deletion_timestamp is not None:
         return True
-    if member.index is not None and found.replaceable.get(member.index) is member:
+    if member.completion_index is not None and found.replaceable.get(member.completion_index) is member:
         return False
     return member.uid in found.failed_pods
 
@@ -102,6 +102,6 @@ def _counts_as_failed(found: Standing, member: Member, verdict: Verdict | None) 
     is_lost_with_the_job = verdict is not None and not verdict.is_success
     if not is_lost_with_the_job and member.uid not in found.failed_pods:
         return False
-    if standing.is_indexed(found.job) and not standing.is_within(found.job, member.index):
+    if standing.is_indexed(found.job) and not standing.is_within(found.job, member.completion_index):
         return False
     return failures.judge(found.job.spec.pod_failure_policy, member).is_counted

@@ -70,16 +70,32 @@ def _wanted(found: Standing) -> int:
 
 
 def _surplus(found: Standing, at_least: int) -> Sequence[Member]:
-    """At least so many, and in any case those whose index is wrong or held by another."""
-    if not at_least and not standing.is_indexed(found.job):
+    """At least so many, and in any case those that are of no use: not held any more, so that they could not be counted;
+    or of an index that is wrong, or that another has."""
+    if not at_least and not _has_useless(found):
         return ()
     ordered = sorted(found.active, key=members.removal_order)
-    if not standing.is_indexed(found.job):
-        return ordered[:at_least]
-    keepers = {member.index: member for member in ordered if standing.is_within(found.job, member.index)}
-    surplus = [member for member in ordered if keepers.get(member.index) is not member]
-    others = (member for member in ordered if keepers.get(member.index) is member)
+    # A later one is worth more, and takes the place of an earlier one.
+    keepers = {_place(found, member): member for member in ordered if _is_of_use(found, member)}
+    surplus = [member for member in ordered if keepers.get(_place(found, member)) is not member]
+    others = (member for member in ordered if keepers.get(_place(found, member)) is member)
     return [*surplus, *islice(others, max(0, at_least - len(surplus)))]
+
+
+def _has_useless(found: Standing) -> bool:
+    places = {_place(found, member) for member in found.active}
+    return len(places) < len(found.active) or not all(_is_of_use(found, member) for member in found.active)
+
+
+def _is_of_use(found: Standing, member: Member) -> bool:
+    return member.is_tracked and (
+        not standing.is_indexed(found.job) or standing.is_within(found.job, member.completion_index)
+    )
+
+
+def _place(found: Standing, member: Member) -> str | int | None:
+    """What only one pod can have."""
+    return member.completion_index if standing.is_indexed(found.job) else member.uid
 
 
 def _finished(found: Standing) -> tuple[list[Member], list[Member]]:
@@ -116,7 +132,7 @@ def _pending(found: Standing) -> Iterable[int]:
     busy = found.active
     if standing.waits_for_the_end(job):
         busy = [*busy, *(member for member in found.members if member.is_ending)]
-    taken = {member.index for member in busy}
+    taken = {member.completion_index for member in busy}
     return (
         index
         for index in range(job.spec.completions or 0)

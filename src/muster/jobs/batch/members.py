@@ -1,6 +1,6 @@
 """What counts of a job's pods: each pod reduced to what the decisions read, read once."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from muster.api import conditions, core, timestamps
 from muster.api.batch import names
@@ -10,14 +10,13 @@ from muster.api.timestamps import BadTimestamp
 FINISHED = ("Succeeded", "Failed")
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One pod of the job."""
+class Member(NamedTuple):
+    """One pod of the job. A tuple, because a job may have thousands and each is read anew for every decision."""
 
     pod: core.Pod
     uid: str
     phase: str
-    index: int | None
+    completion_index: int | None
     """Of an indexed job. None where the pod does not say, or says nonsense."""
     is_tracked: bool
     """The job's finalizer still holds it: it is not in the counters yet."""

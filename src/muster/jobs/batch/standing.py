@@ -69,7 +69,9 @@ def of(job: batch.Job, pods: Sequence[core.Pod]) -> Standing:
     if not limits_each_index(job):
         return Standing(job, crew, active, failed_pods, len(completed), failed, completed, frozenset(), {})
     given_up = _failed_indexes(job, failed_pods.values()) - completed
-    settled = completed | given_up | {member.index for member in active if member.index is not None}
+    settled = (
+        completed | given_up | {member.completion_index for member in active if member.completion_index is not None}
+    )
     replaceable = _replaceable(job, failed_pods.values(), settled)
     return Standing(job, crew, active, failed_pods, len(completed), failed, completed, given_up, replaceable)
 
@@ -79,7 +81,7 @@ def _newly_failed(job: batch.Job, failed_pods: Iterable[Member]) -> int:
     return sum(
         member.is_tracked
         and member.uid not in known
-        and (not is_indexed(job) or is_within(job, member.index))
+        and (not is_indexed(job) or is_within(job, member.completion_index))
         and failures.judge(job.spec.pod_failure_policy, member).is_counted
         for member in failed_pods
     )
@@ -89,10 +91,10 @@ def _completed(job: batch.Job, crew: Sequence[Member]) -> set[int]:
     completed = indexes.parse(job.status.completed_indexes, job.spec.completions or 0)
     known = frozenset(uncounted(job).failed)
     completed.update(
-        member.index
+        member.completion_index
         for member in crew
         if member.is_tracked and member.phase == "Succeeded" and member.uid not in known
-        if member.index is not None and is_within(job, member.index)
+        if member.completion_index is not None and is_within(job, member.completion_index)
     )
     return completed
 
@@ -101,18 +103,18 @@ def _failed_indexes(job: batch.Job, failed_pods: Iterable[Member]) -> set[int]:
     found = indexes.parse(job.status.failed_indexes, job.spec.completions or 0)
     limit = job.spec.backoff_limit_per_index or 0
     for member in failed_pods:
-        if not member.is_tracked or member.index is None or not is_within(job, member.index):
+        if not member.is_tracked or member.completion_index is None or not is_within(job, member.completion_index):
             continue
         judgement = failures.judge(job.spec.pod_failure_policy, member)
         if judgement.action is Action.FAIL_INDEX or (judgement.is_counted and member.failures >= limit):
-            found.add(member.index)
+            found.add(member.completion_index)
     return found
 
 
 def _replaceable(job: batch.Job, failed_pods: Iterable[Member], settled: AbstractSet[int]) -> dict[int, Member]:
     latest: dict[int, Member] = {}
     for member in failed_pods:
-        index = member.index
+        index = member.completion_index
         if not member.is_tracked or index is None or not is_within(job, index) or index in settled:
             continue
         known = latest.get(index)
