@@ -120,13 +120,17 @@ def pending(
 ) -> Document:
     """It holds no quota (any more), for that reason. `requests`: what it asks for, by pod set; None: as written."""
     draft, status = _draft(document)
-    shown = reason if Gate.UNADMITTED_WORKLOADS_OBSERVABILITY in gates else _COARSE.get(reason, "Pending")
-    _set(draft, QUOTA_RESERVED, conditions.FALSE, shown, message, now)
+    _set(draft, QUOTA_RESERVED, conditions.FALSE, shown_reason(reason, gates), message, now)
     status.pop("admission", None)
     if requests is not None:
         status["resourceRequests"] = requests
     _sync_admitted(draft, status, now, gates)
     return draft
+
+
+def shown_reason(reason: str, gates: Gates) -> str:
+    """As users are told: without the gate for it, coarser."""
+    return reason if Gate.UNADMITTED_WORKLOADS_OBSERVABILITY in gates else _COARSE.get(reason, "Pending")
 
 
 def block_on_gates(document: Document, message: str, now: Instant) -> Document:
@@ -267,9 +271,11 @@ def closed_gates(view: kueue.Workload) -> list[str]:
     return [gate.name for gate in view.spec.preemption_gates if gate.name not in opened]
 
 
-def is_ready(document: Document) -> bool:
-    """Quota is reserved, and nothing else is waited for."""
-    return _unready(document.get("status") or {}, document) is None
+def is_ready(view: kueue.Workload, admission: Document) -> bool:
+    """With that reserved for it, it may run: nothing else is waited for."""
+    return all(check.state == CheckState.READY for check in view.status.admission_checks) and not any(
+        pods.get("delayedTopologyRequest") == "Pending" for pods in admission.get("podSetAssignments") or ()
+    )
 
 
 # Inside
