@@ -14,12 +14,16 @@ from muster.quota.topology.assignments import (
     truncate,
     usage_of,
 )
+from muster.quota.topology.flavors import FlavorTopology
 from muster.quota.topology.requests import Placed, PlacementRequest
+from muster.quota.topology.topologies import Topologies
 
 __all__ = [
     "DomainUsage",
+    "FlavorTopology",
     "Placed",
     "PlacementRequest",
+    "Topologies",
     "TopologyAssignment",
     "from_view",
     "merge",
