@@ -31,6 +31,7 @@ from muster.controllers.namespaces import NamespaceController
 from muster.controllers.nodes import NodeController
 from muster.controllers.podgroups import PodGroupController
 from muster.controllers.scheduling import MakeEngine, SchedulingController
+from muster.controllers.taints import TaintEvictionController
 from muster.placement.engine import default_engine
 from muster.runtime.clock import Clock, SystemClock
 from muster.runtime.supervision import supervise
@@ -220,6 +221,7 @@ def _controllers(
         "pod groups": PodGroupController(store, clock).run,
         "batch jobs": BatchJobController(store, clock).run,
         "nodes": NodeController(store, clock).run,
+        "taints": TaintEvictionController(store, clock).run,
         "garbage": GarbageCollector(store, clock).run,
         "namespaces": NamespaceController(store, clock).run,
         "events": EventCleaner(store, clock).run,
