@@ -70,6 +70,8 @@ class Ledger:
         self._config: AdmissionFairSharing = settings.admission_fair_sharing
         self._accounts: dict[str, Account] = {}
         self._charged: dict[str, str] = {}  # workload → local queue
+        self.version = 0
+        """Grows whenever the usage of a local queue may have changed."""
 
     # Questions
 
@@ -107,17 +109,20 @@ class Ledger:
 
     def set_weight(self, local_queue: str, weight: Fraction) -> None:
         account = self._open(local_queue)
-        account.weight, account.usage = weight, None
+        account.weight = weight
+        self._touch(account)
 
     def seed(self, local_queue: str, consumed: Mapping[str, str | int | float], at: Instant) -> None:
         """What the status of the local queue says: after a restart that is all that is known."""
         account = self._open(local_queue)
         account.consumed = {resource: quantity.parse(value).nano for resource, value in consumed.items()}
-        account.updated, account.usage = at, None
+        account.updated = at
+        self._touch(account)
 
     def remove(self, local_queue: str) -> None:
         account = self._accounts.pop(local_queue, None)
         if account is not None:
+            self._touch(account)
             for key in account.penalties:
                 del self._charged[key]
 
@@ -139,7 +144,7 @@ class Ledger:
         self.drop(info.key)
         account = self._open(info.local_queue)
         account.penalties[info.key] = _part(in_nano(asked), part)
-        account.usage = None
+        self._touch(account)
         self._charged[info.key] = info.local_queue
 
     def settle(self, key: str, using: Requests, now: Instant) -> None:
@@ -164,16 +169,20 @@ class Ledger:
             account = self._accounts[local_queue] = Account()
         return account
 
+    def _touch(self, account: Account) -> None:
+        account.usage = None
+        self.version += 1
+
     def _take_penalty(self, key: str) -> tuple[Account | None, Mapping[str, int]]:
         local_queue = self._charged.pop(key, None)
         if local_queue is None:
             return None, {}
         account = self._accounts[local_queue]
-        account.usage = None
+        self._touch(account)
         return account, account.penalties.pop(key)
 
     def _sample(self, account: Account, using: Requests, now: Instant) -> None:
-        account.usage = None
+        self._touch(account)
         elapsed = max(0.0, now - account.updated) if account.updated is not None else 0.0
         account.updated = now
         if self._config.half_life <= 0:

@@ -1,9 +1,9 @@
 """Workloads that wait for quota: in which order they are looked at, and what is not worth looking at again yet."""
 
 from muster.quota.queueing.backoff import Backoffs, is_backoff_over, requeue_at
-from muster.quota.queueing.pending import Counts, PendingQueue, Preemptor, Verdict
+from muster.quota.queueing.pending import Counts, PendingQueue, Position, Preemptor, Verdict
 from muster.quota.queueing.reasons import RequeueReason
-from muster.quota.queueing.routing import PendingQueues, Position
+from muster.quota.queueing.routing import PendingQueues
 from muster.quota.queueing.second_pass import SecondPass, needs_second_pass
 
 __all__ = [

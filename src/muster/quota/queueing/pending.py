@@ -5,14 +5,15 @@ Workloads of one shape share a verdict: when one is parked because it cannot fit
 come later too, until something changes that could help (a flush).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from muster.api import kueue
 from muster.api.meta import Instant
+from muster.quota.fair_admission import Ledger
 from muster.quota.gates import Gate
 from muster.quota.queueing.backoff import is_backoff_over
-from muster.quota.queueing.lanes import Lanes, Order, order
+from muster.quota.queueing.lanes import Lanes, order
 from muster.quota.queueing.reasons import HOLDS_FOR_SHAPE, WAITS_FOR_VICTIMS, RequeueReason, is_immediate
 from muster.quota.queueing.shapes import ShapeIndex
 from muster.quota.queues import Queue, Strategy
@@ -43,38 +44,43 @@ class Preemptor(NamedTuple):
     is_sticky: bool
 
 
+class Position(NamedTuple):
+    """Where a workload stands, counted from 0: so many are ahead of it."""
+
+    info: WorkloadInfo
+    in_queue: int
+    in_local_queue: int
+
+
 class _InFlight(NamedTuple):
     info: WorkloadInfo
     pop_cycle: int
 
 
 class PendingQueue:
-    def __init__(self, policy: Queue, settings: Settings, usage_of: Callable[[str], float] | None = None) -> None:
-        """`usage_of`: of a local queue; asked where past usage decides the order."""
+    def __init__(self, policy: Queue, settings: Settings, ledger: Ledger | None = None) -> None:
+        """`ledger`: asked where past usage decides the order."""
         self.policy = policy
         self.preemptor: Preemptor | None = None
         self.shapes: dict[str, Verdict] = {}
         """Not worth looking at before the next flush."""
         self.parked: dict[str, WorkloadInfo] = {}
         self._settings = settings
-        self._usage_of = usage_of
+        self._ledger = ledger
         self._active = self._lanes()
         self._in_flight: dict[str, _InFlight] = {}
         self._unmoved: dict[str, WorkloadInfo] = {}  # parked for their shape, and nobody has been told
         self._by_shape = ShapeIndex()  # of the active ones
         self._pop_cycle = 0
         self._flush_cycle = -1
-        self._listed: list[WorkloadInfo] | None = None
+        self._positions: dict[str, Position] | None = None
+        self._positions_at = 0  # version of the ledger
 
     # Questions
 
     @property
     def name(self) -> str:
         return self.policy.name
-
-    @property
-    def is_usage_based(self) -> bool:
-        return self.policy.is_usage_based and self._usage_of is not None
 
     def has_active(self) -> bool:
         return len(self._active) > 0
@@ -92,12 +98,18 @@ class PendingQueue:
     def counts(self) -> Counts:
         return Counts(len(self._active) + len(self._in_flight), len(self.parked))
 
-    def listed(self) -> list[WorkloadInfo]:
+    def positions(self) -> Mapping[str, Position]:
         """All that wait, as if all were active, in the order in which they would be looked at."""
-        if self._listed is None or self.is_usage_based:
+        ledger = self._deciding_ledger()
+        version = 0 if ledger is None else ledger.version
+        if self._positions is None or self._positions_at != version:
             everyone = [*self._active, *self.parked.values(), *(entry.info for entry in self._in_flight.values())]
-            self._listed = sorted(everyone, key=self._full_order)
-        return self._listed
+            first = self._sticky()
+            ordered = sorted(everyone, key=lambda info: order(info, 0 if info.key == first else 1))
+            if ledger is not None:
+                ordered.sort(key=lambda info: ledger.usage(info.local_queue))
+            self._positions, self._positions_at = _positions(ordered), version
+        return self._positions
 
     def verdict(self, key: str) -> Verdict | None:
         """Of a parked workload whose shape cannot fit now."""
@@ -124,13 +136,13 @@ class PendingQueue:
             self.preemptor = self.preemptor._replace(is_sticky=policy.strategy is Strategy.BEST_EFFORT)
         waiting = list(self._active)
         self._active = self._lanes()
-        self._active.put_all(waiting, self._rank)
-        self._listed = None
+        self._active.put_all(waiting, self._sticky())
+        self._positions = None
 
     def push(self, info: WorkloadInfo, now: Instant) -> None:
         """It is new, or has changed. What is parked stays so unless the change could make a difference."""
         key = info.key
-        self._listed = None
+        self._positions = None
         flying = self._in_flight.get(key)
         if flying is not None:
             self._in_flight[key] = flying._replace(info=info)
@@ -155,8 +167,9 @@ class PendingQueue:
         if info is not None:
             self._by_shape.discard(info.key)
             self._in_flight[info.key] = _InFlight(info, self._pop_cycle)
-            if self._usage_of is not None and self.policy.is_usage_based:
-                info.local_queue_usage = self._usage_of(info.local_queue)
+            ledger = self._deciding_ledger()
+            if ledger is not None:
+                info.local_queue_usage = ledger.usage(info.local_queue)
         return info
 
     def peek(self) -> WorkloadInfo | None:
@@ -166,7 +179,7 @@ class PendingQueue:
         """After it was looked at in vain. False where it waits already. `shown`: the reason that its condition gives,
         which others of its shape will give too."""
         key = info.key
-        self._listed = None
+        self._positions = None
         flying = self._in_flight.pop(key, None)
         if reason in WAITS_FOR_VICTIMS:
             self._set_preemptor(info)
@@ -215,15 +228,19 @@ class PendingQueue:
             for info in self.parked.values()
             if info.view.metadata.namespace in namespaces and is_backoff_over(info, now)
         ]
-        for info in back:
-            self._unpark(info.key)
-        self._active.put_all(back, self._rank)
-        self._by_shape.add_all(info.key for info in back)
-        self._listed = None
+        if len(back) == len(self.parked):
+            self.parked.clear()
+            self._unmoved.clear()
+        else:
+            for info in back:
+                self._unpark(info.key)
+        self._active.put_all(back, self._sticky())
+        self._by_shape.add_new(info.key for info in back)
+        self._positions = None
         return len(back)
 
     def delete(self, key: str) -> None:
-        self._listed = None
+        self._positions = None
         if self._deactivate(key) is None and self._in_flight.pop(key, None) is None and key in self.parked:
             self._unpark(key)
         if self.preemptor is not None and self.preemptor.key == key:
@@ -238,20 +255,22 @@ class PendingQueue:
     # Within
 
     def _lanes(self) -> Lanes:
-        return Lanes(self._usage_of if self.policy.is_usage_based else None)
+        ledger = self._deciding_ledger()
+        return Lanes(None if ledger is None else ledger.usage)
+
+    def _deciding_ledger(self) -> Ledger | None:
+        return self._ledger if self.policy.is_usage_based else None
 
     def _shares_verdicts(self) -> bool:
         return (
             self.policy.strategy is Strategy.BEST_EFFORT and Gate.SCHEDULING_EQUIVALENCE_HASHING in self._settings.gates
         )
 
-    def _rank(self, key: str) -> int:
-        preemptor = self.preemptor
-        return 0 if preemptor is not None and preemptor.is_sticky and preemptor.key == key else 1
+    def _sticky(self) -> str | None:
+        return self.preemptor.key if self.preemptor is not None and self.preemptor.is_sticky else None
 
-    def _full_order(self, info: WorkloadInfo) -> tuple[float, Order]:
-        first = self._usage_of(info.local_queue) if self._usage_of is not None and self.policy.is_usage_based else 0.0
-        return first, order(info, self._rank(info.key))
+    def _rank(self, key: str) -> int:
+        return 0 if self.preemptor is not None and key == self._sticky() else 1
 
     def _activate(self, info: WorkloadInfo) -> None:
         self._active.put(info, self._rank(info.key))
@@ -290,6 +309,16 @@ class PendingQueue:
             displaced = self._active.get(old.key)
             if displaced is not None:
                 self._active.put(displaced, self._rank(old.key))
+
+
+def _positions(ordered: list[WorkloadInfo]) -> dict[str, Position]:
+    ahead: dict[str, int] = {}
+    found: dict[str, Position] = {}
+    for index, info in enumerate(ordered):
+        beside = ahead.get(info.local_queue, 0)
+        ahead[info.local_queue] = beside + 1
+        found[info.key] = Position(info, index, beside)
+    return found
 
 
 def _differs(old: WorkloadInfo, new: WorkloadInfo) -> bool:

@@ -6,27 +6,19 @@ may come after the workload. A local queue that is stopped is a door that is shu
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import islice
 
 from muster.api import kueue
 from muster.api.meta import Instant
 from muster.cluster.namespaces import Namespaces
 from muster.quota.fair_admission import Ledger, has_ledger
 from muster.quota.queueing.backoff import Backoffs, requeue_at
-from muster.quota.queueing.pending import Counts, PendingQueue, Preemptor, Verdict
+from muster.quota.queueing.pending import Counts, PendingQueue, Position, Preemptor, Verdict
 from muster.quota.queueing.reasons import RequeueReason
 from muster.quota.queues import Queue, Stop, read_weight
 from muster.quota.settings import Settings
 from muster.quota.tree import QuotaTree
 from muster.quota.workloads import WorkloadInfo
-
-
-class Position(NamedTuple):
-    """Where a workload stands, counted from 0: so many are ahead of it."""
-
-    info: WorkloadInfo
-    in_queue: int
-    in_local_queue: int
 
 
 @dataclass(slots=True, eq=False)
@@ -61,8 +53,7 @@ class PendingQueues:
         if known is not None:
             known.set_policy(policy)
             return
-        usage_of = None if self.ledger is None else self.ledger.usage
-        self.queues[policy.name] = PendingQueue(policy, self._settings, usage_of)
+        self.queues[policy.name] = PendingQueue(policy, self._settings, self.ledger)
         for door in sorted(self._doors_to.get(policy.name, ())):
             self._enter(self._doors[door], now)
 
@@ -263,6 +254,15 @@ class PendingQueues:
         pending = self.queues.get(queue)
         return [] if pending is None else list(pending.parked.values())
 
+    def leads_to(self, local_queue: str) -> str:
+        """The cluster queue behind a local queue; empty where there is none, or the door is shut."""
+        door = self._doors.get(local_queue)
+        return "" if door is None else door.queue
+
+    def is_ready(self, queue: str) -> bool:
+        """Something there is active."""
+        return queue in self._ready
+
     def ready(self) -> list[str]:
         """Queues with something active, by name."""
         return sorted(self._ready)
@@ -297,32 +297,26 @@ class PendingQueues:
 
     def listed(self, queue: str) -> list[WorkloadInfo]:
         """All that wait there, in the order in which they would be looked at."""
-        pending = self.queues.get(queue)
-        return [] if pending is None else pending.listed()
+        return [position.info for position in self.positions(queue)]
 
     def positions(self, queue: str, offset: int = 0, limit: int | None = None) -> list[Position]:
-        found = _positions(self.listed(queue))
-        return found[offset:] if limit is None else found[offset : offset + limit]
+        pending = self.queues.get(queue)
+        return [] if pending is None else _page(pending.positions().values(), offset, limit)
 
     def local_positions(self, local_queue: str, offset: int = 0, limit: int | None = None) -> list[Position]:
         door = self._doors.get(local_queue)
-        if door is None:
+        pending = self.queues.get(door.queue) if door is not None else None
+        if door is None or pending is None:
             return []
-        found = [position for position in self.positions(door.queue) if position.info.key in door.workloads]
-        return found[offset:] if limit is None else found[offset : offset + limit]
+        standing = pending.positions()
+        found = sorted((standing[key] for key in door.workloads), key=lambda position: position.in_queue)
+        return _page(found, offset, limit)
 
     def position(self, key: str) -> Position | None:
-        info = self.get(key)
-        if info is None:
-            return None
-        return next((found for found in self.positions(info.queue) if found.info.key == key), None)
+        """None where it does not wait, or its local queue leads nowhere."""
+        pending = self._pending_of(key)
+        return None if pending is None else pending.positions().get(key)
 
 
-def _positions(listed: list[WorkloadInfo]) -> list[Position]:
-    counted: dict[str, int] = {}
-    found: list[Position] = []
-    for index, info in enumerate(listed):
-        before = counted.get(info.local_queue, 0)
-        counted[info.local_queue] = before + 1
-        found.append(Position(info, index, before))
-    return found
+def _page(positions: Iterable[Position], offset: int, limit: int | None) -> list[Position]:
+    return list(islice(positions, offset, None if limit is None else offset + limit))

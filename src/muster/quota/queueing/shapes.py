@@ -21,9 +21,9 @@ class ShapeIndex:
             self.discard(key)
         self._unsorted[key] = None
 
-    def add_all(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self.add(key)
+    def add_new(self, keys: Iterable[str]) -> None:
+        """They have become active."""
+        self._unsorted.update(dict.fromkeys(keys))
 
     def discard(self, key: str) -> None:
         self._unsorted.pop(key, None)

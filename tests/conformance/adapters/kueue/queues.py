@@ -94,16 +94,14 @@ def order(case: Case) -> Outcome:
 
 def order_by_usage(case: Case) -> Outcome:
     inputs, found, now = case["inputs"], settings(case), now_of(case)
-    usage_of = None
-    if has_ledger(found):
-        ledger = Ledger(found)
-        usage_of = ledger.usage
+    ledger = Ledger(found) if has_ledger(found) else None
+    if ledger is not None:
         for local in views(kueue.LocalQueue, inputs.get("lqs")):
             key = f"{local.metadata.namespace}/{local.metadata.name}"
             ledger.set_weight(key, read_weight(local.spec.fair_sharing))
         for key, consumed in (inputs.get("initConsumedResources") or {}).items():
             ledger.seed(key, consumed, now)
-    queue = PendingQueue(read_queue(view(kueue.ClusterQueue, inputs["cq"])), found, usage_of)
+    queue = PendingQueue(read_queue(view(kueue.ClusterQueue, inputs["cq"])), found, ledger)
     for workload in inputs["wls"]:
         queue.push(pending(workload, "cq", found), now)
     wanted = case["want"]["wantWl"]
