@@ -79,7 +79,9 @@ def total_requests(
     found: dict[FlavorResource, int] = {}
     had = {pods.name: pods.count for pods in replaced.pod_sets} if replaced is not None else {}
     for asked, given in zip(info.pod_sets, assignment.pod_sets, strict=False):
-        for resource, value in asked.for_count(given.count - had.get(asked.name, 0)).items():
+        # A slice is given room for all its pods or for none, so only a workload by itself goes by what it is given.
+        count = asked.count - had[asked.name] if asked.name in had else given.count
+        for resource, value in asked.for_count(count).items():
             choice = given.flavors.get(resource)
             if choice is not None and resource != PODS:
                 what = FlavorResource(choice.flavor, resource)
@@ -209,7 +211,7 @@ class FlavorAssigner:
             self._drop_outdated(info, queue, cycle)
             assignment = self._search(self._begin(info, queue, replaced, pinned), info, counts)
             assignment.scan = _position(assignment, info, queue, cycle)
-        if self._has_topologies:
+        if self._has_topologies and assignment.mode is not Mode.NO_FIT:
             topology_requests.place(self._state, queue, info, assignment, replaced)
             if assignment.places:
                 taken = net_topology_usage(info, assignment, replaced)

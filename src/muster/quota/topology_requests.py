@@ -38,8 +38,11 @@ def has_topology(state: QuotaState, flavor: str) -> bool:
 
 def is_implied(state: QuotaState, queue: QueueState) -> bool:
     """Every flavor of the queue has a topology: whoever comes here is placed in one."""
-    flavors = queue.policy.flavors
-    return bool(flavors) and all(has_topology(state, flavor) for flavor in flavors)
+    for group in queue.policy.groups:
+        for flavor in group.flavors:
+            if state.topologies.flavor(flavor) is None:
+                return False
+    return bool(queue.policy.groups)
 
 
 def is_requested(state: QuotaState, queue: QueueState, pods: kueue.PodSet) -> bool:
@@ -82,10 +85,11 @@ def placement_requests(
     """By flavor. A pod set for which no request can be made gets the error instead, and one whose place is decided
     later gets the note that it is."""
     requests: dict[str, list[PlacementRequest]] = {}
-    asked = {pods.name: pods for pods in info.pod_sets}
-    for pods in assignment.pod_sets:
-        totals = asked[pods.name]
-        if pods.error is not None or not pods.count or not is_requested(state, queue, totals.spec):
+    is_for_all = is_implied(state, queue)
+    asked = {pods.name: pods for pods in info.pod_sets if is_for_all or is_explicit(pods.spec)}
+    for pods in assignment.pod_sets if asked else ():
+        totals = asked.get(pods.name)
+        if totals is None or pods.error is not None or not pods.count:
             continue
         if pods.topology is not None and not info.view.status.unhealthy_nodes:
             continue
