@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from muster.cluster.columns import Amounts, NodeMask
+from muster.cluster.columns import Amounts
 from muster.cluster.domains import Positions
 from muster.quota.topology.choosing import Share, in_order, in_order_led
 from muster.quota.topology.counting import Counts, LevelCounts, rolled_up
@@ -129,10 +129,11 @@ def pruned(counts: LevelCounts, threshold: int) -> LevelCounts:
     pods, slices = np.where(holds, counts.pods, 0), np.where(holds, counts.slices, 0)
     if counts.leaders is None:
         return LevelCounts(pods, slices, pods, slices, None, counts.affinity)
-    leads: NodeMask = holds & counts.leaders & (counts.slices_led >= threshold)
-    return LevelCounts(
-        pods, slices, np.where(leads, counts.pods_led, 0), np.where(leads, counts.slices_led, 0), leads, counts.affinity
+    leads = holds & (counts.leaders > 0) & (counts.slices_led >= threshold)
+    pods_led, slices_led, leaders = (
+        np.where(leads, column, 0) for column in (counts.pods_led, counts.slices_led, counts.leaders)
     )
+    return LevelCounts(pods, slices, pods_led, slices_led, leaders, counts.affinity)
 
 
 def entropies(below: LevelCounts, starts: Positions) -> npt.NDArray[np.float64]:
@@ -149,9 +150,9 @@ def entropy(pods: Amounts) -> float:
 def by_capacity_and_entropy(counts: LevelCounts, entropies: npt.NDArray[np.float64]) -> Positions:
     """Domains in order: room for the leader, then slices beside it, then evenness, then level values."""
     # Rounded: sums in different orders must not tell equal domains apart.
-    keys: list[npt.NDArray[np.float64 | np.int64 | np.bool_]] = [-entropies.round(9), -counts.slices_led]
+    keys: list[npt.NDArray[np.float64 | np.int64]] = [-entropies.round(9), -counts.slices_led]
     if counts.leaders is not None:
-        keys.append(~counts.leaders)
+        keys.append(-counts.leaders)
     return np.lexsort(keys)
 
 

@@ -48,11 +48,11 @@ def in_order(counts: LevelCounts, *, ascending: bool = False) -> Positions:
 
 def in_order_led(counts: LevelCounts, *, ascending: bool = False) -> Positions:
     """The same for slices with the leader: those that have room for it come first."""
-    keys: list[Amounts | NodeMask] = [counts.pods_led, counts.slices_led if ascending else -counts.slices_led]
+    keys = [counts.pods_led, counts.slices_led if ascending else -counts.slices_led]
     if counts.affinity is not None:
         keys.append(-counts.affinity)
     if counts.leaders is not None:
-        keys.append(~counts.leaders)
+        keys.append(-counts.leaders)
     return np.lexsort(keys)
 
 
@@ -61,7 +61,7 @@ def one_domain(counts: LevelCounts, wanted: int, *, is_first_choice: bool) -> in
     one of those that they prefer most, or none."""
     enough = counts.slices_led >= wanted
     if counts.leaders is not None:
-        enough &= counts.leaders
+        enough &= counts.leaders > 0
     if not enough.any():
         return None
     if counts.affinity is None:
@@ -105,7 +105,7 @@ def shared(
 
 def _tightest_leader(counts: LevelCounts, leader: int, wanted: int) -> int:
     assert counts.leaders is not None
-    enough = counts.leaders & (counts.slices_led >= wanted)
+    enough = (counts.leaders > 0) & (counts.slices_led >= wanted)
     if counts.affinity is not None:
         enough &= counts.affinity == counts.affinity[leader]
     return _tightest(counts, enough)
@@ -114,7 +114,7 @@ def _tightest_leader(counts: LevelCounts, leader: int, wanted: int) -> int:
 def _leader_domain(counts: LevelCounts, order: Positions, wanted: int) -> int | None:
     """The first that has room for the leader and leaves enough for all slices."""
     assert counts.leaders is not None
-    capable = order[counts.leaders[order]]
+    capable = order[counts.leaders[order] > 0]
     if not len(capable):
         return None
     lost = counts.slices[capable] - counts.slices_led[capable]

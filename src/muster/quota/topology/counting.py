@@ -28,8 +28,8 @@ class LevelCounts:
     pods_led: Amounts
     """If the leader is there too. Without a leader, and where each slice is one pod, columns are the same objects."""
     slices_led: Amounts
-    leaders: NodeMask | None = None
-    """Whether the leader fits there. None: no leader is asked for."""
+    leaders: Amounts | None = None
+    """How many leaders fit there: one is asked for, so one or none. None: none is asked for."""
     affinity: Amounts | None = None
     """How much the pods would rather be there. None: they do not say."""
 
@@ -64,7 +64,7 @@ def leaf_counts(
     tree: Tree, shape: Shape, pods: Amounts, led: tuple[Amounts, NodeMask] | None, affinity: Amounts | None
 ) -> LevelCounts:
     """`led`: pods if the leader is there too, and whether it fits."""
-    pods_led, leaders = (pods, None) if led is None else led
+    pods_led, leaders = (pods, None) if led is None else (led[0], led[1].astype(np.int64))
     counts = LevelCounts(pods, pods, pods_led, pods_led, leaders, affinity)
     return _with_slices(counts, tree.lowest, shape)
 
@@ -88,7 +88,7 @@ class Counts:
 def rolled_up(below: LevelCounts, starts: Positions, level: int, shape: Shape) -> LevelCounts:
     """The counts of a level from those of the one below. `starts`: of each domain, where its children begin."""
     size = shape.size_at(level + 1)
-    leaders = None if below.leaders is None else np.logical_or.reduceat(below.leaders, starts)
+    leaders = None if below.leaders is None else np.maximum.reduceat(below.leaders, starts)
     affinity = None if below.affinity is None else np.add.reduceat(below.affinity, starts)
     pods, pods_led = _summed(_whole(below.pods, size), _whole(below.pods_led, size), below, starts)
     if level >= shape.slice_level:
@@ -105,7 +105,7 @@ def _summed(amounts: Amounts, led: Amounts, below: LevelCounts, starts: Position
     total = np.add.reduceat(amounts, starts)
     if below.leaders is None:
         return total, total
-    least = np.minimum.reduceat(np.where(below.leaders, amounts - led, _NEVER), starts)
+    least = np.minimum.reduceat(np.where(below.leaders > 0, amounts - led, _NEVER), starts)
     return total, np.where(least == _NEVER, 0, total - least)
 
 

@@ -131,6 +131,9 @@ class Room:
     def _catch_up(self) -> None:
         tree, cluster = self.tree, self._cluster
         moved = {move.slot for move in cluster.moves[self._moves_read :]}
+        if len(moved) * 8 > tree.leaf_count:
+            self._measure()
+            return
         for leaf in {int(self._leaf_of_slot[slot]) for slot in moved} - {-1}:
             slots = tree.slots[tree.first_slot[leaf] : tree.first_slot[leaf + 1]]
             self._capacity[:, leaf] = (cluster.allocatable[:, slots] - cluster.used[:, slots]).sum(axis=1)

@@ -138,9 +138,9 @@ def best_for_balanced(case: Case) -> Outcome:
     inputs = case["inputs"]
     roots = sorted((one for one in inputs["domains"] if not one["parentID"]), key=lambda one: one["levelValues"])
     leaves = sorted((one for one in inputs["domains"] if one["parentID"]), key=lambda one: one["levelValues"])
-    tree = building.two_level_tree([sum(leaf["parentID"] == root["id"] for leaf in leaves) for root in roots])
+    tree = building.small_tree([sum(leaf["parentID"] == root["id"] for leaf in leaves) for root in roots])
     shape, is_led = building.shape_of(inputs["params"]), bool(inputs["params"]["leaderCount"])
-    counts = Counts(tree, shape, building.counts_of(leaves, is_led=is_led))
+    counts = Counts(tree, shape, building.counts_of(leaves or roots, is_led=is_led))
     best = balancing.best_siblings(counts, inputs["params"]["count"] // shape.slice_size, is_led=is_led)
     return (
         compare("threshold", best.threshold if best else 0, case["want"]["wantThreshold"])

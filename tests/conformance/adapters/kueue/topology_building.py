@@ -116,7 +116,7 @@ def counts_of(states: list[dict[str, Any]], *, is_led: bool, prefers: bool = Fal
         slices=columns["sliceCount"],
         pods_led=columns["podCountWithLeader" if is_led else "podCount"],
         slices_led=columns["sliceCountWithLeader" if is_led else "sliceCount"],
-        leaders=columns["leaderCount"] > 0 if is_led else None,
+        leaders=columns["leaderCount"] if is_led else None,
         affinity=columns["affinityScore"] if prefers else None,
     )
 
@@ -129,10 +129,12 @@ def by_values(domains: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(domains, key=lambda one: (one.get("domain") or one)["levelValues"] or [])
 
 
-def two_level_tree(children: list[int]) -> Tree:
-    """Roots with so many leaves each."""
+def small_tree(children: list[int]) -> Tree:
+    """Roots with so many leaves each; without any, the roots are the leaves."""
     starts = np.append(0, np.cumsum(children))
     nothing = np.zeros(0, dtype=np.intp)
+    if not starts[-1]:
+        return Tree(("root",), (), (np.arange(len(children) + 1),), (), {}, nothing, nothing)
     return Tree(("root", "leaf"), (starts,), (starts, np.arange(starts[-1] + 1)), (), {}, nothing, nothing)
 
 
