@@ -34,6 +34,8 @@ class Victims(StrEnum):
     LOWER = "LowerPriority"
     LOWER_OR_NEWER = "LowerOrNewerEqualPriority"
     ANY = "Any"
+    UNSAID = ""
+    """Nobody, in a queue that was not defaulted; Kueue then still asks what preemption could do."""
 
 
 class Stop(StrEnum):
@@ -42,6 +44,7 @@ class Stop(StrEnum):
     DRAIN = "HoldAndDrain"
 
 
+UNDECLARED_ANNOTATION: Final = "muster.dev/undeclared-resources"
 USAGE_BASED: Final = "UsageBasedAdmissionFairSharing"
 
 
@@ -74,6 +77,8 @@ class Queue:
     weight: Fraction
     is_usage_based: bool
     """Past usage of the local queues decides whose workload comes first."""
+    ignores_undeclared: bool
+    """Resources that it does not cover are free here: without any that it does, it admits everything."""
     concurrent: kueue.ConcurrentAdmissionPolicy | None
     by_resource: Mapping[str, Group]
 
@@ -111,7 +116,7 @@ def read_queue(view: kueue.ClusterQueue) -> Queue:
         when_can_preempt=Fungibility(fungibility.when_can_preempt or Fungibility.TRY_NEXT),
         preference=Preference(fungibility.preference or Preference.BORROWING),
         within_queue=Victims(preemption.within_cluster_queue or Victims.NEVER),
-        reclaim_within_cohort=Victims(preemption.reclaim_within_cohort or Victims.NEVER),
+        reclaim_within_cohort=_reclaim(spec.preemption),
         borrow_within_cohort=Victims(borrow.policy or Victims.NEVER),
         max_priority_threshold=borrow.max_priority_threshold,
         groups=groups,
@@ -120,9 +125,14 @@ def read_queue(view: kueue.ClusterQueue) -> Queue:
         stop=Stop(spec.stop_policy or Stop.NONE),
         weight=read_weight(spec.fair_sharing),
         is_usage_based=spec.admission_scope is not None and spec.admission_scope.admission_mode == USAGE_BASED,
+        ignores_undeclared=(view.metadata.annotations or {}).get(UNDECLARED_ANNOTATION) == "free",
         concurrent=spec.concurrent_admission_policy,
-        by_resource={resource: group for group in groups for resource in group.resources},
+        by_resource={resource: group for group in reversed(groups) for resource in group.resources},
     )
+
+
+def _reclaim(preemption: kueue.ClusterQueuePreemption | None) -> Victims:
+    return Victims.NEVER if preemption is None else Victims(preemption.reclaim_within_cohort or Victims.UNSAID)
 
 
 def read_quotas(groups: tuple[kueue.ResourceGroup, ...]) -> dict[FlavorResource, Quota]:

@@ -1,0 +1,186 @@
+"""Feeds the admission engine with what the store shows, and hands its decisions to the writer.
+
+The engine has one owner, this loop: informers only fill an inbox. Nodes and pods are followed only once some flavor
+has a topology: nothing else about them matters to quota.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from muster.api import core, kueue
+from muster.api.kinds import Kind
+from muster.api.meta import Instant, Resource
+from muster.api.objects import Key, Object
+from muster.controllers.quota.ground import Ground
+from muster.controllers.quota.waiting import Waiting
+from muster.controllers.quota.writer import Writer
+from muster.quota.engine import Engine
+from muster.quota.settings import Settings
+from muster.runtime.clock import Clock
+from muster.runtime.informers import Informer, all_synced
+from muster.runtime.recording import EventRecorder
+from muster.store.protocol import Change, Event, Selection, Store
+
+_log = logging.getLogger(__name__)
+V = TypeVar("V", bound=Resource)
+
+SLICE_SECONDS = 0.004
+"""How long the loop may decide before others get their turn."""
+_LONGEST_SLEEP = 30.0
+KINDS = (
+    core.NAMESPACE,
+    kueue.TOPOLOGY,
+    kueue.RESOURCE_FLAVOR,
+    kueue.ADMISSION_CHECK,
+    kueue.COHORT,
+    kueue.CLUSTER_QUEUE,
+    kueue.LOCAL_QUEUE,
+    kueue.WORKLOAD,
+)
+"""In the order in which they are read first: workloads last, when all that they need is known."""
+
+
+class QuotaController:
+    """`engine`: of the present run, for whoever wants to look. It is rebuilt from the store when a run begins."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings or Settings()
+        self.engine = Engine(self._settings)
+
+    async def run(self) -> None:
+        self.engine = Engine(self._settings)
+        await _Run(self._store, self._clock, self.engine).run()
+
+
+class _Run:
+    def __init__(self, store: Store, clock: Clock, engine: Engine) -> None:
+        self._clock = clock
+        self._engine = engine
+        self._inbox: deque[Event] = deque()
+        self._last: dict[tuple[Kind, Key], Object] = {}
+        self._news = asyncio.Event()
+        self._informers = [Informer(store, Selection(kind), clock=clock) for kind in KINDS]
+        for informer in self._informers:
+            informer.on_event(self._heard)
+        self._events = EventRecorder(store, clock, "muster-quota")
+        self._waiting = Waiting(store, clock, engine, self._events, self._workload)
+        self._writer = Writer(store, clock, engine, self._events, self._workload, self._news)
+        self._ground = Ground(store, clock, engine, self._news)
+        self._takers = _takers(engine)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._informers:
+                tasks.create_task(informer.run(), name=f"quota: {informer.selection.kind.plural}")
+            tasks.create_task(self._events.run(), name="quota: events")
+            await all_synced(self._informers)
+            await self._read_first(tasks)
+            tasks.create_task(self._writer.run(), name="quota: writing")
+            tasks.create_task(self._waiting.run(), name="quota: reasons")
+            await self._decide_for_ever(tasks)
+
+    def _workload(self, key: str) -> Object | None:
+        namespace, _, name = key.partition("/")
+        return self._last.get((kueue.WORKLOAD, Key(namespace, name)))
+
+    # What happened
+
+    def _heard(self, event: Event) -> None:
+        found = event.object
+        assert found is not None
+        if event.change is Change.DELETED:
+            self._last.pop((found.kind, found.key), None)
+        else:
+            self._last[found.kind, found.key] = found
+        self._inbox.append(event)
+        self._news.set()
+
+    async def _read_first(self, tasks: asyncio.TaskGroup) -> None:
+        """All that was there before, and nothing is decided until it is known: what runs counts."""
+        self._inbox = deque(sorted(self._inbox, key=_first_things_first))
+        while self._inbox:
+            self._read_inbox()
+            await asyncio.sleep(0)
+        await self._ground.follow_if_needed(tasks)
+
+    def _read_inbox(self) -> None:
+        until = self._clock.monotonic() + SLICE_SECONDS
+        now = self._clock.now()
+        while self._inbox:
+            event = self._inbox.popleft()
+            assert event.object is not None
+            self._takers[event.object.kind](event, now)
+            if self._clock.monotonic() > until:
+                return
+
+    # What follows
+
+    async def _decide_for_ever(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            self._news.clear()
+            self._read_inbox()
+            await self._ground.follow_if_needed(tasks)
+            self._ground.read(self._clock.now())
+            self._writer.read_answers(self._clock.now())
+            until = self._clock.monotonic() + SLICE_SECONDS
+            now = self._clock.now()
+            while self._engine.has_work(now):
+                step = self._engine.step(now)
+                self._writer.take(step.decisions)
+                self._waiting.take(step)
+                if self._clock.monotonic() > until or self._inbox:
+                    break
+            self._writer.flush()
+            if self._engine.has_work(now) or self._inbox:
+                await asyncio.sleep(0)
+            else:
+                await self._wait()
+
+    async def _wait(self) -> None:
+        due = self._engine.next_due()
+        seconds = _LONGEST_SLEEP if due is None else min(max(due - self._clock.now(), 0.0), _LONGEST_SLEEP)
+        try:
+            async with asyncio.timeout(seconds or 0.001):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+
+Taker = Callable[[Event, Instant], None]
+
+
+def _takers(engine: Engine) -> Mapping[Kind, Taker]:
+    """By kind, what a change of an object, or its end, means to the engine."""
+    return {
+        core.NAMESPACE: _taker(core.Namespace, engine.namespace_changed, engine.namespace_removed),
+        kueue.TOPOLOGY: _taker(kueue.Topology, engine.topology_changed, engine.topology_removed),
+        kueue.RESOURCE_FLAVOR: _taker(kueue.ResourceFlavor, engine.flavor_changed, engine.flavor_removed),
+        kueue.ADMISSION_CHECK: _taker(kueue.AdmissionCheck, engine.check_changed, engine.check_removed),
+        kueue.COHORT: _taker(kueue.Cohort, engine.cohort_changed, engine.cohort_removed),
+        kueue.CLUSTER_QUEUE: _taker(kueue.ClusterQueue, engine.queue_changed, engine.queue_removed),
+        kueue.LOCAL_QUEUE: _taker(kueue.LocalQueue, engine.local_queue_changed, engine.local_queue_removed),
+        kueue.WORKLOAD: _taker(kueue.Workload, engine.workload_changed, engine.workload_removed),
+    }
+
+
+def _taker(view: type[V], changed: Callable[[V, Instant], None], removed: Callable[[str, Instant], None]) -> Taker:
+    def take(event: Event, now: Instant) -> None:
+        found = event.object
+        assert found is not None
+        if event.change is Change.DELETED:
+            removed(f"{found.key.namespace}/{found.key.name}" if found.kind.namespaced else found.key.name, now)
+        else:
+            changed(found.read(view), now)
+
+    return take
+
+
+def _first_things_first(event: Event) -> tuple[int, str, int]:
+    found = event.object
+    assert found is not None
+    return KINDS.index(found.kind), found.meta.creation_timestamp or "", found.revision

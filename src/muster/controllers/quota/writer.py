@@ -1,0 +1,116 @@
+"""Writes what the engine has decided, many decisions to one commit, and tells it which the store refused.
+
+A decision is applied to the workload as it is now and written on that revision: whoever changed it meanwhile wins, and
+the workload is decided about again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from muster.api import errors, kueue
+from muster.api.errors import ApiError
+from muster.api.meta import Instant
+from muster.api.objects import Key, Object
+from muster.api.raw import JSON, Document
+from muster.quota.decisions import WARNING, Admission, Eviction, Replacement
+from muster.quota.engine import Engine
+from muster.runtime.clock import Clock
+from muster.runtime.recording import EventRecorder
+from muster.store.protocol import Options, Patch, Refused, Result, Revision, Store
+
+_log = logging.getLogger(__name__)
+OPTIONS = Options(manager="muster-quota")
+_BATCH = 256
+
+Decision = Admission | Eviction | Replacement
+
+
+class Writer:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        engine: Engine,
+        events: EventRecorder,
+        workload: Callable[[str], Object | None],
+        news: asyncio.Event,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._engine = engine
+        self._events = events
+        self._workload = workload
+        self._news = news
+        self._due: list[Decision] = []
+        self._refused: list[str] = []
+        self._filled = asyncio.Event()
+
+    def take(self, decisions: Sequence[Decision]) -> None:
+        self._due.extend(decisions)
+
+    def flush(self) -> None:
+        if self._due:
+            self._filled.set()
+
+    def read_answers(self, now: Instant) -> None:
+        """Tells the engine what was refused. Called by the engine's owner."""
+        refused, self._refused = self._refused, []
+        for key in refused:
+            found = self._workload(key)
+            self._engine.refused(key, found.read(kueue.Workload) if found is not None else None, now)
+
+    async def run(self) -> None:
+        while True:
+            await self._filled.wait()
+            batch, self._due = self._due[:_BATCH], self._due[_BATCH:]
+            if not self._due:
+                self._filled.clear()
+            await self._write(batch)
+
+    async def _write(self, batch: Sequence[Decision]) -> None:
+        writing: list[tuple[Decision, Object]] = []
+        patches: list[Patch] = []
+        for decision in batch:
+            found = self._workload(decision.info.key)
+            if found is None or found.uid != decision.info.uid:
+                self._refused.append(decision.info.key)
+                continue
+            writing.append((decision, found))
+            patches.append(status_patch(found, decision.apply(found.document())))
+        try:
+            results: Sequence[Result] = await self._store.write(patches)
+        except (ApiError, OSError) as error:
+            _log.warning("admissions could not be written: %s", error)
+            results = [Refused(errors.Unavailable(str(error)))] * len(patches)
+        for (decision, found), result in zip(writing, results, strict=True):
+            if isinstance(result, Refused):
+                _log.debug("%s: %s", decision.info.key, result.error)
+                self._refused.append(decision.info.key)
+            else:
+                self._tell(decision, found)
+        if self._refused:
+            self._news.set()
+
+    def _tell(self, decision: Decision, found: Object) -> None:
+        for event in decision.events():
+            about = found if event.about == decision.info.key else self._workload(event.about)
+            if about is not None:
+                self._events.record(
+                    about, "Warning" if event.type == WARNING else "Normal", event.reason, event.message
+                )
+
+
+def status_patch(found: Object, made: Document) -> Patch:
+    """What makes the stored status the one in `made`, if nobody was faster."""
+    before, after = found.document().get("status") or {}, made.get("status") or {}
+    changed: dict[str, JSON] = {name: value for name, value in after.items() if before.get(name) != value}
+    changed |= {name: None for name in before if name not in after}
+    return Patch(
+        found.kind,
+        Key(found.key.namespace, found.key.name),
+        {"status": changed},
+        subresource="status",
+        based_on=Revision(found.revision),
+        options=OPTIONS,
+    )

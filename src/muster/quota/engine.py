@@ -1,0 +1,377 @@
+"""The admission engine: fed with what the store shows, it decides what may start.
+
+Kueue looks at one head of every queue in a cycle and then waits for the store. Here a pass runs such cycles one after
+another in memory until nothing moves any more, tree by tree (queues that share no quota do not decide about each
+other), and only over trees in which something happened. Admissions count at once ("assumed"); the outcome is the one
+that as many single cycles would reach.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.api import core, kueue
+from muster.api.meta import Instant, ObjectMeta
+from muster.quota.cycle import Cycle
+from muster.quota.decisions import Admission, CycleResult, Eviction, Replacement, Requeue
+from muster.quota.limits import LimitRanges
+from muster.quota.queueing import PendingQueues, SecondPass
+from muster.quota.queueing.pending import Verdict
+from muster.quota.settings import Settings
+from muster.quota.state import QueueState, QuotaState
+from muster.quota.workloads import WorkloadInfo
+
+DEFAULT_QUEUE: Final = "default"
+"""The ClusterQueue of workloads that name no queue."""
+
+
+@dataclass(slots=True)
+class Step:
+    """What became of a few workloads, to be written and told."""
+
+    decisions: list[Admission | Eviction | Replacement] = field(default_factory=list)
+    waits: list[Requeue] = field(default_factory=list)
+    """Looked at, and waiting until something changes."""
+    moved: list[tuple[WorkloadInfo, Verdict]] = field(default_factory=list)
+    """Waiting because another one just like them does."""
+    skipped_preemptions: dict[str, int] = field(default_factory=dict)
+
+
+class Engine:
+    """Mutable, with one owner. `…_changed` and `…_removed` tell it what happened; `step` decides."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.state = QuotaState(settings)
+        self.pending = PendingQueues(settings, self.state.tree, self.state.namespaces)
+        self.second_pass = SecondPass()
+        self.ranges: dict[str, LimitRanges] = {}
+        """LimitRanges by namespace."""
+        self._assumed: dict[str, WorkloadInfo | None] = {}  # by key, what it held before
+        self._evicting: set[str] = set()  # told to stop by us, and not yet seen to have been
+        self._dirty: dict[str, None] = {}  # queues where something happened, in that order
+        self._waits: dict[str, Requeue] = {}
+        self._rounds: dict[str, int] = {}  # how often in vain since anything moved, for those with flavors left to try
+        self._cycles = 0
+        self._cycle: Cycle | None = None
+
+    # Workloads
+
+    def workload_changed(self, view: kueue.Workload, now: Instant) -> None:
+        info = self._read(view, now)
+        known = self.state.holder(info.key)
+        if info.key in self._assumed and not info.has_reservation:
+            return  # not yet what we have written; should the write fail, it is read again
+        if info.key in self._evicting and info.holds_quota and not info.is_evicted:
+            return  # likewise
+        self._evicting.discard(info.key)
+        if info.holds_quota:
+            self._holds(info, known, now)
+            return
+        self._assumed.pop(info.key, None)
+        self.second_pass.forget(info.key)
+        if known is not None:
+            self._release(info.key, now)
+        if info.is_queueable(self.settings):
+            self.pending.push(info, now)
+            self._touch(self._queue_of(info))
+        else:
+            self.pending.delete(info.key)
+            self._waits.pop(info.key, None)
+
+    def workload_removed(self, key: str, now: Instant) -> None:
+        self._assumed.pop(key, None)
+        self._evicting.discard(key)
+        self._waits.pop(key, None)
+        self.second_pass.forget(key)
+        self.pending.delete(key)
+        self._release(key, now)
+
+    def _read(self, view: kueue.Workload, now: Instant) -> WorkloadInfo:
+        admission = view.status.admission
+        local = f"{view.metadata.namespace}/{view.spec.queue_name or ''}"
+        queue = admission.cluster_queue if admission is not None else self.pending.leads_to(local)
+        if not view.spec.queue_name and not queue:
+            self._open_default(view.metadata.namespace, now)
+            queue = DEFAULT_QUEUE
+        return WorkloadInfo(view, queue, self.settings)
+
+    def _open_default(self, namespace: str, now: Instant) -> None:
+        """Whatever names no queue in this namespace goes to the default one."""
+        door = kueue.LocalQueue(
+            metadata=ObjectMeta(namespace=namespace), spec=kueue.LocalQueueSpec(cluster_queue=DEFAULT_QUEUE)
+        )
+        self.pending.set_local_queue(door, now)
+
+    def _holds(self, info: WorkloadInfo, known: WorkloadInfo | None, now: Instant) -> None:
+        self._assumed.pop(info.key, None)
+        self._waits.pop(info.key, None)
+        self.pending.delete(info.key)
+        self.state.add(info)
+        if known is not None and known.usage.quota != info.usage.quota:
+            self._make_room(info.queue, now)
+        if self.pending.ledger is not None and info.is_admitted and (known is None or not known.is_admitted):
+            self.pending.ledger.settle(info.key, self.used_by(info.local_queue), now)
+        self.second_pass.update(info)
+        self.second_pass.queue(info, now)
+
+    def _release(self, key: str, now: Instant) -> None:
+        info = self.state.remove(key)
+        if info is not None:
+            if self.pending.ledger is not None:
+                self.pending.ledger.drop(key)
+            self._make_room(info.queue, now)
+
+    def _make_room(self, queue: str, now: Instant) -> None:
+        """Whoever shares quota, or nodes, with that queue may fit now."""
+        self.state.make_room(queue)
+        self.flush([queue, *self._neighbours(queue)], now)
+
+    def _neighbours(self, queue: str) -> Iterable[str]:
+        """Queues that place workloads on the same nodes by topology: what leaves one tree makes room in another."""
+        known = self.state.queues.get(queue)
+        if known is None or not any(self.state.topologies.flavor(flavor) for flavor in known.policy.flavors):
+            return ()
+        return self._with_topology()
+
+    def _with_topology(self) -> list[str]:
+        return [
+            name
+            for name, queue in self.state.queues.items()
+            if any(self.state.topologies.flavor(flavor) for flavor in queue.policy.flavors)
+        ]
+
+    def used_by(self, local_queue: str) -> dict[str, int]:
+        """By resource, what the admitted workloads of a local queue use."""
+        total: dict[str, int] = {}
+        for queue in self.state.queues.values():
+            for info in queue.workloads.values():
+                if info.local_queue == local_queue and info.is_admitted:
+                    for what, value in info.usage.quota.items():
+                        total[what.resource] = total.get(what.resource, 0) + value
+        return total
+
+    # Everything else
+
+    def queue_changed(self, view: kueue.ClusterQueue, now: Instant) -> None:
+        name = view.metadata.name
+        known = self.state.queues.get(name)
+        neighbours = self._tree_of(name) if known is not None else []
+        self.state.set_queue(view)
+        self.pending.set_queue(self.state.queues[name].policy, now)
+        self.flush([*neighbours, name], now)
+
+    def queue_removed(self, name: str, now: Instant) -> None:
+        neighbours = self._tree_of(name)
+        self.state.remove_queue(name)
+        self.pending.remove_queue(name)
+        self.flush(neighbours, now)
+
+    def local_queue_changed(self, view: kueue.LocalQueue, now: Instant) -> None:
+        self.state.local_queues[f"{view.metadata.namespace}/{view.metadata.name}"] = view
+        self.pending.set_local_queue(view, now)
+        self._touch(view.spec.cluster_queue)
+
+    def local_queue_removed(self, key: str, now: Instant) -> None:
+        removed = self.state.local_queues.pop(key, None)
+        self.pending.remove_local_queue(key)
+        if removed is not None:
+            self.flush([removed.spec.cluster_queue], now)
+
+    def cohort_changed(self, view: kueue.Cohort, now: Instant) -> None:
+        self.state.set_cohort(view)
+        self._flush_cohort(view.metadata.name, now)
+
+    def cohort_removed(self, name: str, now: Instant) -> None:
+        self.state.remove_cohort(name)
+        self._flush_cohort(name, now)
+
+    def _flush_cohort(self, name: str, now: Instant) -> None:
+        self.state.settle()
+        node = self.state.tree.cohorts.get(name)
+        if node is not None:
+            self.flush([queue.name for queue in node.root().queues()], now)
+
+    def flavor_changed(self, view: kueue.ResourceFlavor, now: Instant) -> None:
+        self.state.set_flavor(view)
+        self._flush_where(lambda queue: view.metadata.name in queue.policy.flavors, now)
+
+    def flavor_removed(self, name: str, now: Instant) -> None:
+        self.state.remove_flavor(name)
+        self._flush_where(lambda queue: name in queue.policy.flavors, now)
+
+    def check_changed(self, view: kueue.AdmissionCheck, now: Instant) -> None:
+        self.state.checks[view.metadata.name] = view
+        self._flush_where(lambda queue: view.metadata.name in queue.policy.checks, now)
+
+    def check_removed(self, name: str, now: Instant) -> None:
+        self.state.checks.pop(name, None)
+        self._flush_where(lambda queue: name in queue.policy.checks, now)
+
+    def topology_changed(self, view: kueue.Topology, now: Instant) -> None:
+        self.state.set_topology(view)
+        self.flush(self._with_topology(), now)
+
+    def topology_removed(self, name: str, now: Instant) -> None:
+        self.state.remove_topology(name)
+        self.flush(self._with_topology(), now)
+
+    def namespace_changed(self, view: core.Namespace, now: Instant) -> None:
+        labels = view.metadata.labels or {}
+        name = view.metadata.name
+        known = name in self.state.namespaces
+        if known and self.state.namespaces[name] == labels:
+            return
+        self.state.namespaces[name] = labels
+        self._flush_where(lambda queue: queue.policy.selector.matches(labels), now)
+
+    def namespace_removed(self, name: str, now: Instant) -> None:
+        if name in self.state.namespaces:
+            del self.state.namespaces[name]
+        self.flush((), now)
+
+    def room_on_nodes(self, now: Instant) -> None:
+        """Nodes came, changed or were freed: what is placed by topology may fit now."""
+        self.flush(self._with_topology(), now)
+
+    def _flush_where(self, concerns: Callable[[QueueState], bool], now: Instant) -> None:
+        self.flush([name for name, queue in self.state.queues.items() if concerns(queue)], now)
+
+    def flush(self, queues: Sequence[str], now: Instant) -> None:
+        """What is parked in the trees of these queues is looked at again."""
+        self._cycle = None
+        self.state.settle()
+        self.pending.flush(queues, now)
+        for name in queues:
+            self._touch(name)
+
+    # Deciding
+
+    @property
+    def has_topologies(self) -> bool:
+        return any(flavor.spec.topology_name for flavor in self.state.flavors.values())
+
+    def has_work(self, now: Instant) -> bool:
+        due = self.next_due()
+        return bool(self._dirty) or (due is not None and due <= now)
+
+    def next_due(self) -> Instant | None:
+        """When there is something to do though nothing happens."""
+        return self.second_pass.next_due()
+
+    def step(self, now: Instant) -> Step:
+        """One cycle over the queues of one tree in which something happened, and over what is due for a second pass.
+        Ask again while it `has_work`."""
+        self.state.settle()
+        step = Step()
+        again = self.second_pass.take(now)
+        names = self._next_tree()
+        heads = [info for name in names if (info := self.pending.pop(name)) is not None]
+        if again or heads:
+            if self._cycle is None:
+                self._cycle = Cycle(self.state, self.pending, self.ranges)
+            self._cycles += 1
+            result = self._cycle.run([*again, *heads], now, self._cycles)
+            self._take(result, step, now)
+            self._plan_next(names, result)
+        if not self._dirty:
+            step.waits = list(self._waits.values())
+            self._waits.clear()
+            self._rounds.clear()
+            step.moved = self.pending.take_moved()
+        return step
+
+    def _next_tree(self) -> list[str]:
+        """Active queues, with something to look at, of the tree where something happened first."""
+        while self._dirty:
+            first = next(iter(self._dirty))
+            names = self._tree_of(first) or [first]
+            for name in (first, *names):
+                self._dirty.pop(name, None)
+            ready = [name for name in names if self.pending.is_ready(name) and self._is_active(name)]
+            if ready:
+                return ready
+        return []
+
+    def _is_active(self, name: str) -> bool:
+        queue = self.state.queues.get(name)
+        return queue is not None and self.state.is_active(queue)
+
+    def _tree_of(self, queue: str) -> list[str]:
+        known = self.state.queues.get(queue)
+        return [] if known is None else [node.name for node in known.node.root().queues()]
+
+    def _take(self, result: CycleResult, step: Step, now: Instant) -> None:
+        for decided in result.decisions:
+            if isinstance(decided, Requeue):
+                self._put_back(decided, now)
+            else:
+                self._count(decided)
+                step.decisions.append(decided)
+        step.skipped_preemptions = result.skipped_preemptions
+
+    def _count(self, decided: Admission | Eviction | Replacement) -> None:
+        if isinstance(decided, Admission):
+            key = decided.info.key
+            self._assumed[key] = decided.info if decided.is_second_pass else None
+            self._waits.pop(key, None)
+            self.pending.delete(key)
+            if self.pending.ledger is not None and not decided.is_second_pass:
+                self.pending.ledger.charge(decided.info, self.state.queues[decided.assumed.queue].policy)
+        elif isinstance(decided, Eviction):
+            self._evicting.add(decided.info.key)
+        elif isinstance(decided, Replacement):
+            self.state.make_room(decided.info.queue)
+
+    def _put_back(self, decided: Requeue, now: Instant) -> None:
+        info = decided.info
+        if decided.is_second_pass:
+            self.second_pass.retry(info, now)
+        elif self.pending.requeue(info, decided.reason, now, decided.entry.pending_reason):
+            self._waits[info.key] = decided
+
+    def _plan_next(self, names: Sequence[str], result: CycleResult) -> None:
+        """Where something was given or taken, the whole tree is looked at again; else only queues that have another
+        head now, or whose head has flavors left to try."""
+        if result.has_progress:
+            self._rounds.clear()
+            for name in names:
+                self._touch(name)
+            return
+        looked_at = {decided.info.key: decided.info for decided in result.requeues()}
+        for name in names:
+            head = self.pending.peek(name)
+            if head is None:
+                continue
+            if head.key not in looked_at or self._may_try_next(head, name):
+                self._touch(name)
+
+    def _may_try_next(self, head: WorkloadInfo, queue: str) -> bool:
+        if head.scan is None or not head.scan.has_untried:
+            return False
+        rounds = self._rounds[head.key] = self._rounds.get(head.key, 0) + 1
+        return rounds <= len(self.state.queues[queue].policy.flavors)
+
+    def _touch(self, queue: str) -> None:
+        if queue:
+            self._dirty[queue] = None
+
+    def _queue_of(self, info: WorkloadInfo) -> str:
+        return self.pending.leads_to(info.local_queue)
+
+    # The store's answer
+
+    def refused(self, key: str, view: kueue.Workload | None, now: Instant) -> None:
+        """A decision about the workload was not written: it is as `view` says, or gone."""
+        self._evicting.discard(key)
+        if key in self._assumed:
+            before = self._assumed.pop(key)
+            self.state.remove(key)
+            if before is not None:
+                self.state.add(before)
+            if self.pending.ledger is not None:
+                self.pending.ledger.drop(key)
+        if view is None:
+            self.workload_removed(key, now)
+        else:
+            self.workload_changed(view, now)
