@@ -20,7 +20,7 @@ OVERLAPS: Final = "Workload has overlapping preemption targets with another work
 DEFERRED: Final = f"{OVERLAPS}, but will fit after these preemptions complete"
 NO_LONGER_FITS: Final = "Workload no longer fits after processing another workload"
 
-Order: TypeAlias = tuple[bool, bool, int, int, Instant, str]
+Order: TypeAlias = tuple[bool, bool, int, int, Instant]
 
 
 class Standing(StrEnum):
@@ -125,14 +125,8 @@ def order(entry: Entry, gates: Gates) -> Order:
     info = entry.info
     preempts_first = Gate.PRIORITIZE_PREEMPTOR_WORKLOADS in gates and entry.is_preemptor
     priority = info.priority if Gate.PRIORITY_SORTING_WITHIN_COHORT in gates else 0
-    return (
-        not info.has_reservation,
-        not preempts_first,
-        entry.assignment.borrowing,
-        -priority,
-        info.queued_since,
-        info.key,
-    )
+    borrowing = entry.assignment.borrowing
+    return not info.has_reservation, not preempts_first, borrowing, -priority, info.queued_since
 
 
 def to_reserve(entry: Entry, queue: QueueState) -> Mapping[FlavorResource, int]:

@@ -46,7 +46,8 @@ class QueuePlan:
 
 def _queue_plan(policy: Queue) -> QueuePlan:
     groups = tuple(_group_plan(group) for group in policy.groups)
-    by_resource = {resource: group for group in groups for resource in group.resources}
+    # The first group counts, should two of them (which no valid queue has) name a resource.
+    by_resource = {resource: group for group in reversed(groups) for resource in group.resources}
     return QueuePlan(policy, groups, by_resource, PODS in by_resource)
 
 

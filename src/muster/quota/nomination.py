@@ -85,17 +85,17 @@ class Proposer:
         info = entry.info
         entry.replaced = self._replaced(info)
         self._take(entry, self._offer(entry, None))
-        info.scan = entry.assignment.scan
 
     def renominate(self, entry: Entry) -> None:
         """Again, after others were decided about. The flavors stay: another may be better only for a moment."""
-        self._take(entry, self._offer(entry, Pins.of(entry.assignment)))
         entry.forget_scan()
+        self._take(entry, self._offer(entry, Pins.of(entry.assignment)))
 
     def _take(self, entry: Entry, offer: Offer) -> None:
         assignment = offer.assignment
         entry.assignment, entry.targets = offer
         entry.usage = assignment.usage
+        entry.info.scan = assignment.scan
         if assignment.places and assignment.mode is Mode.PREEMPT and not entry.info.view.status.unhealthy_nodes:
             self._expect_places(assignment, offer.targets)
             entry.usage = Usage(assignment.usage.quota, net_topology_usage(entry.info, assignment, entry.replaced))

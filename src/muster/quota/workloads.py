@@ -105,6 +105,7 @@ class WorkloadInfo:
         "_shape",
         "_usage",
         "base_priority",
+        "beyond_limits",
         "conditions",
         "created",
         "key",
@@ -132,6 +133,8 @@ class WorkloadInfo:
         self.scan: ScanPosition | None = None
         self.local_queue_usage: float | None = None
         """Of its local queue, where past usage decides the order."""
+        self.beyond_limits: str | None = None
+        """Which of its containers ask for more than their own limits; None: nobody has looked."""
         self._reserved_at: Instant | None = None
         self._shape: str | None = None
         self._usage: Usage | None = None

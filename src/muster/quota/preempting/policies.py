@@ -1,6 +1,6 @@
 """Who may be preempted, for whom, and on what grounds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -40,7 +40,7 @@ class Wanted:
     """Of what there is too little: a victim has some of it."""
     amounts: Mapping[FlavorResource, int]
     """All that the workload takes, whether there is too little of it or not."""
-    places: Mapping[str, tuple[PlacementRequest, ...]] = field(default_factory=dict)
+    places: Mapping[str, Sequence[PlacementRequest]] = field(default_factory=dict)
     """By flavor with a topology: pods that must find a place there too."""
 
 
@@ -65,7 +65,7 @@ class Picker:
 
 def _most(policy: Victims, priority: int) -> float:
     match policy:
-        case Victims.NEVER:
+        case Victims.NEVER | Victims.UNSAID:
             return -inf
         case Victims.LOWER:
             return priority - 1
