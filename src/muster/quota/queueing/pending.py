@@ -69,7 +69,7 @@ class PendingQueue:
         self._ledger = ledger
         self._active = self._lanes()
         self._in_flight: dict[str, _InFlight] = {}
-        self._unmoved: dict[str, WorkloadInfo] = {}  # parked for their shape, and nobody has been told
+        self._untold: dict[str, WorkloadInfo] = {}  # parked for their shape, and nobody has been told
         self._by_shape = ShapeIndex()  # of the active ones
         self._pop_cycle = 0
         self._flush_cycle = -1
@@ -84,6 +84,14 @@ class PendingQueue:
 
     def has_active(self) -> bool:
         return len(self._active) > 0
+
+    def awaits_flush(self) -> bool:
+        """A flush would make a difference."""
+        return bool(self.parked or self._in_flight or self.shapes)
+
+    def has_moved(self) -> bool:
+        """`take_moved` has something to tell."""
+        return bool(self._untold)
 
     def __contains__(self, key: str) -> bool:
         return key in self._active or key in self.parked or key in self._in_flight
@@ -230,7 +238,7 @@ class PendingQueue:
         ]
         if len(back) == len(self.parked):
             self.parked.clear()
-            self._unmoved.clear()
+            self._untold.clear()
         else:
             for info in back:
                 self._unpark(info.key)
@@ -248,8 +256,8 @@ class PendingQueue:
 
     def take_moved(self) -> list[tuple[WorkloadInfo, Verdict]]:
         """Parked for their shape without being looked at, and not told before."""
-        told = [(info, self.shapes[info.shape]) for info in self._unmoved.values() if info.shape in self.shapes]
-        self._unmoved.clear()
+        told = [(info, self.shapes[info.shape]) for info in self._untold.values() if info.shape in self.shapes]
+        self._untold.clear()
         return told
 
     # Within
@@ -292,15 +300,15 @@ class PendingQueue:
     def _keep_parked(self, old: WorkloadInfo, new: WorkloadInfo) -> None:
         new.scan = old.scan
         self.parked[new.key] = new
-        if new.key in self._unmoved:
-            self._unmoved[new.key] = new
+        if new.key in self._untold:
+            self._untold[new.key] = new
 
     def _park_for_shape(self, info: WorkloadInfo) -> None:
-        self.parked[info.key] = self._unmoved[info.key] = info
+        self.parked[info.key] = self._untold[info.key] = info
 
     def _unpark(self, key: str) -> None:
         del self.parked[key]
-        self._unmoved.pop(key, None)
+        self._untold.pop(key, None)
 
     def _set_preemptor(self, info: WorkloadInfo) -> None:
         old = self.preemptor

@@ -43,6 +43,8 @@ class PendingQueues:
         self._door_of: dict[str, str] = {}
         self._doors_to: dict[str, set[str]] = {}
         self._ready: set[str] = set()  # queues with something active
+        self._stirred: set[str] = set()  # queues that a flush could change
+        self._untold: set[str] = set()  # queues with something to be told by `take_moved`
         self._resting = Backoffs()
 
     # Queues
@@ -60,7 +62,8 @@ class PendingQueues:
     def remove_queue(self, name: str) -> None:
         """Its workloads wait at their local queues."""
         self.queues.pop(name, None)
-        self._ready.discard(name)
+        for noted in (self._ready, self._stirred, self._untold):
+            noted.discard(name)
 
     def set_local_queue(self, view: kueue.LocalQueue, now: Instant) -> None:
         key = f"{view.metadata.namespace}/{view.metadata.name}"
@@ -114,6 +117,12 @@ class PendingQueues:
             self._ready.add(pending.name)
         else:
             self._ready.discard(pending.name)
+        if pending.awaits_flush():
+            self._stirred.add(pending.name)
+        else:
+            self._stirred.discard(pending.name)
+        if pending.has_moved():
+            self._untold.add(pending.name)
 
     # Workloads
 
@@ -199,25 +208,14 @@ class PendingQueues:
     def flush(self, queues: Iterable[str], now: Instant) -> int:
         """Something changed in these queues that could help whoever shares quota with them. How many become active."""
         self._tree.settle()
-        trees: dict[int, list[str]] = {}
-        for name in queues:
-            node = self._tree.queues.get(name)
-            if node is not None and not self._tree.is_in_cycle(name):
-                root = node.root()
-                if id(root) not in trees:
-                    trees[id(root)] = [found.name for found in root.queues()]
+        known = self._tree.queues
+        roots = {id(known[name].root()) for name in queues if name in known and not self._tree.is_in_cycle(name)}
         moved = 0
-        for names in trees.values():
-            for name in names:
-                pending = self.queues.get(name)
-                if pending is not None:
-                    moved += self._flush_one(pending, now)
-        return moved
-
-    def _flush_one(self, pending: PendingQueue, now: Instant) -> int:
-        moved = pending.flush(self._namespaces.selected(pending.policy.selector), now)
-        if moved:
-            self._ready.add(pending.name)
+        for name in tuple(self._stirred):
+            if name in known and id(known[name].root()) in roots:
+                pending = self.queues[name]
+                moved += pending.flush(self._namespaces.selected(pending.policy.selector), now)
+                self._note(pending)
         return moved
 
     def _remember(self, info: WorkloadInfo) -> _Door:
@@ -291,7 +289,9 @@ class PendingQueues:
 
     def take_moved(self) -> list[tuple[WorkloadInfo, Verdict]]:
         """Parked without being looked at, because another of their shape did not fit; each is told once."""
-        return [moved for name in sorted(self.queues) for moved in self.queues[name].take_moved()]
+        found = [moved for name in sorted(self._untold) for moved in self.queues[name].take_moved()]
+        self._untold.clear()
+        return found
 
     # Visibility
 
