@@ -139,10 +139,9 @@ class Replacement:
 
     @property
     def message(self) -> str:
-        job = (self.by.view.metadata.labels or {}).get(JOB_UID_LABEL) or "UNKNOWN"
+        job = (self.by.view.metadata.labels or {}).get(JOB_UID_LABEL, "")
         return (
-            f"Replaced to accommodate a workload (UID: {self.by.uid or 'UNKNOWN'}, JobUID: {job}) "
-            "due to workload slice aggregation"
+            f"Replaced to accommodate a workload (UID: {self.by.uid}, JobUID: {job}) due to workload slice aggregation"
         )
 
     def apply(self, document: Document) -> Document:

@@ -46,10 +46,12 @@ def read_limit_ranges(documents: Iterable[Document]) -> LimitRanges:
 
 def beyond_limits(info: WorkloadInfo) -> str:
     """Containers that ask for more than their own limits, in words; empty where there is none."""
-    found = []
+    found: list[str] = []
     for path, container in _containers(info):
-        limits = amounts(container.resources.limits)
-        asked = amounts(container.resources.requests)
+        resources = container.resources
+        if resources is None or not resources.limits:
+            continue
+        limits, asked = amounts(resources.limits), amounts(resources.requests)
         _note(found, path, [name for name, limit in limits.items() if asked.get(name, 0) > limit], ABOVE_LIMITS)
     return _joined(found)
 
@@ -60,7 +62,8 @@ def beyond_ranges(info: WorkloadInfo, ranges: LimitRanges) -> str:
     containers, pods = ranges.get(CONTAINER), ranges.get(POD)
     if containers is not None:
         for path, container in _containers(info):
-            _note_bounds(found, path, amounts(container.resources.requests), containers)
+            asked = amounts(container.resources.requests) if container.resources is not None else {}
+            _note_bounds(found, path, asked, containers)
     if pods is not None:
         for index, pod_set in enumerate(info.pod_sets):
             spec = pod_set.spec.template.spec

@@ -340,8 +340,24 @@ def _outcome(case: Case) -> Outcome:
     )
 
 
-def _not_internal(case: Case) -> Outcome:
-    return NotApplicable("calls a method of Kueue's own entry type with arguments that the case does not hold")
+def _skipping(case: Case) -> Outcome:
+    inputs, want = case["inputs"], case["want"]
+    info = building.pending({"metadata": {"name": "w"}, "spec": {}}, "", building.settings(case))
+    info.scan = ScanPosition([])
+    entry = Entry(info)
+    said = inputs.get("message") or inputs.get("inadmissibleMsg") or "skipped"
+    entry.skip(said, building.gates(case))
+    found = {
+        "wantStatus": entry.standing.value,
+        "wantMessage": entry.message,
+        "wantRequeueReason": entry.requeue_reason.value,
+        "wantQuotaReservedReason": entry.pending_reason,
+        "wantLastAssignmentNil": info.scan is None,
+    }
+    unknown = sorted(want.keys() - found.keys())
+    if unknown:
+        return NotApplicable(f"asks for {', '.join(unknown)} of Kueue's own entry type")
+    return _first(*(compare(key, found[key], value) for key, value in want.items()))
 
 
 ADAPTERS: Adapters = {
@@ -363,4 +379,5 @@ ADAPTERS: Adapters = {
     "scheduler.TestResourcesToReserve": _reserving,
     "scheduler.TestRequeueAndUpdate": _put_back,
     "scheduler.TestEntryMarkPreemptionOutcome": _outcome,
+    "scheduler.TestEntryMarkSkipped": _skipping,
 }

@@ -149,8 +149,9 @@ class World:
         self.events.extend(decision.events())
 
     def _is_active(self, name: str) -> bool:
+        """A circle of cohorts leaves a queue's status as it is: its workloads are looked at, and told."""
         queue: QueueState | None = self.state.queues.get(name)
-        return queue is not None and self.state.is_active(queue)
+        return queue is not None and not self.state.inactive(queue)
 
     # Afterwards
 
