@@ -1,8 +1,7 @@
 """Preemption for quota: whom a workload may and has to replace, and what the two are told."""
 
-from muster.quota.preempting.issuing import Eviction, Issuer
 from muster.quota.preempting.messages import message
 from muster.quota.preempting.policies import Reason, Target, may_preempt
 from muster.quota.preempting.preemptor import Preemptor
 
-__all__ = ["Eviction", "Issuer", "Preemptor", "Reason", "Target", "may_preempt", "message"]
+__all__ = ["Preemptor", "Reason", "Target", "may_preempt", "message"]

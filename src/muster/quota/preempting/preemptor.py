@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from muster.api.meta import Instant
-from muster.quota.amounts import PODS, FlavorResource
+from muster.quota.amounts import FlavorResource
 from muster.quota.assignments import Assignment
-from muster.quota.flavor_fitting import Possibility
+from muster.quota.flavors import Possibility, total_requests
 from muster.quota.gates import Gate
 from muster.quota.preempting import classical, fair
 from muster.quota.preempting.candidates import Candidates
 from muster.quota.preempting.policies import Target, Wanted
 from muster.quota.ranking import Ranking
 from muster.quota.state import QueueState, QuotaState
-from muster.quota.workloads import PodSetTotals, WorkloadInfo
+from muster.quota.workloads import WorkloadInfo
 
 
 class Preemptor:
@@ -28,8 +28,8 @@ class Preemptor:
 
     def targets(self, info: WorkloadInfo, queue: QueueState, assignment: Assignment) -> list[Target]:
         """Who has to go for the workload to fit as assigned. Nobody: there is no way."""
-        needing = assignment.needing_preemption()
-        return self._find(Wanted(info, queue, needing, self._amounts(info, assignment)))
+        amounts = total_requests(assignment, info, self._replaced(info))
+        return self._find(Wanted(info, queue, assignment.needing_preemption(), amounts, assignment.places))
 
     def simulate(
         self, queue: QueueState, info: WorkloadInfo, what: FlavorResource, amount: int
@@ -72,24 +72,9 @@ class Preemptor:
             for target in reversed(targets):
                 target.queue.node.add_all(target.info.usage.quota)
 
-    def _amounts(self, info: WorkloadInfo, assignment: Assignment) -> dict[FlavorResource, int]:
-        """All that it takes as assigned, beyond what the slice has that it replaces. Without the number of pods: that
-        is not what anybody is preempted for."""
-        replaced = self._replaced(info)
-        found: dict[FlavorResource, int] = {}
-        for asked, given in zip(info.pod_sets, assignment.pod_sets, strict=True):
-            had = replaced.get(asked.name)
-            for resource, amount in asked.for_count(given.count).items():
-                choice = given.flavors.get(resource)
-                if choice is not None and resource != PODS:
-                    what = FlavorResource(choice.flavor, resource)
-                    net = amount - (had.requests.get(resource, 0) if had is not None else 0)
-                    found[what] = found.get(what, 0) + net
-        return found
-
-    def _replaced(self, info: WorkloadInfo) -> dict[str, PodSetTotals]:
+    def _replaced(self, info: WorkloadInfo) -> WorkloadInfo | None:
+        """The slice whose place it takes: what that one has need not be found again."""
         key = info.replaced_key
         if key is None or Gate.ELASTIC_JOBS_VIA_WORKLOAD_SLICES not in self._state.settings.gates:
-            return {}
-        holder = self._state.holder(key)
-        return {pods.name: pods for pods in holder.pod_sets} if holder is not None else {}
+            return None
+        return self._state.holder(key)

@@ -121,18 +121,16 @@ class Room:
 
     def _finds_places(self) -> bool:
         if self._is_placed is None:
-            self._is_placed = self._state_places()
+            self._is_placed = all(self._finds_place(flavor) for flavor in self._wanted.places)
         return self._is_placed
 
-    def _state_places(self) -> bool:
-        for flavor, requests in self._wanted.places.items():
-            topology = self._state.topologies.flavor(flavor)
-            if topology is None:
-                return False
-            found = topology.find(requests, workload=self._wanted.info.view)
-            if any(placed.reason for placed in found.values()):
-                return False
-        return True
+    def _finds_place(self, flavor: str) -> bool:
+        topology, info = self._state.topologies.flavor(flavor), self._wanted.info
+        if topology is None:
+            return False
+        workload = info.view if info.has_reservation else None
+        found = topology.find(self._wanted.places[flavor], workload=workload)
+        return not any(placed.reason for placed in found.values())
 
     # Afterwards
 
