@@ -97,8 +97,8 @@ def assigned(case: Case) -> tuple[Scene, Assignment]:
 
 
 def info_of(document: Nested, queue: str, settings: Settings) -> WorkloadInfo:
-    """A `workload.Info`: what its workload says, or where there is none its totals, as what it holds."""
-    workload = document.get("workload") or {}
+    """A workload, or a `workload.Info`: what its workload says, or where there is none its totals, as what it holds."""
+    workload = document if document.get("kind") == "Workload" else document.get("workload") or {}
     totals = document.get("totalRequests") or []
     if (workload.get("spec") or {}).get("podSets"):
         return WorkloadInfo(building.view(kueue.Workload, workload), queue, settings)
@@ -423,9 +423,10 @@ def _with_topologies(case: Case, flavors: Sequence[str], assignment: Assignment)
     for name in {*flavors, *(flavor for _, flavor in chosen)}:
         spec = {"topologyName": "hosts"} if name in flavors else {}
         state.set_flavor(building.view(kueue.ResourceFlavor, {"metadata": {"name": name}, "spec": spec}))
+    covered = {*chosen, *((f"unused-{name}", name) for name in flavors)}
     groups = [
         {"coveredResources": [resource], "flavors": [{"name": flavor, "resources": [{"name": resource}]}]}
-        for resource, flavor in sorted(chosen)
+        for resource, flavor in sorted(covered)
     ]
     document = {"metadata": {"name": "cq"}, "spec": {"resourceGroups": groups}}
     state.set_queue(building.view(kueue.ClusterQueue, document))
