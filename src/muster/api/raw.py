@@ -20,6 +20,7 @@ Document: TypeAlias = dict[str, Any]
 
 MAX_OBJECT_BYTES = 1_572_864  # 1.5 MiB: what etcd takes, so an object that fits here fits on Kubernetes
 
+_MAPPINGS = (dict, Mapping)  # most are plain dictionaries: those are found out at once, the others asked slowly
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 
@@ -79,7 +80,7 @@ def copy(value: JSON) -> JSON:
 def dig(value: JSON, *path: str | int, default: JSON = None) -> JSON:
     """The value at `path`, or `default` where a step is missing or of another shape."""
     for step in path:
-        if isinstance(value, Mapping) and step in value:
+        if isinstance(value, _MAPPINGS) and step in value:
             value = value[step]
         elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
             value = value[step]

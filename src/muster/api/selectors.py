@@ -79,6 +79,8 @@ class LabelSelector:
     nothing: bool = False
 
     def matches(self, labels: Mapping[str, str]) -> bool:
+        if not self.requirements:  # most watch everything
+            return not self.nothing
         return not self.nothing and all(requirement.matches(labels) for requirement in self.requirements)
 
     def __str__(self) -> str:
@@ -98,7 +100,9 @@ class FieldSelector:
     requirements: tuple[FieldRequirement, ...] = ()
 
     def matches(self, found: Object) -> bool:
-        return all((_extract(found, r.path) == r.value) is not r.is_negated for r in self.requirements)
+        return not self.requirements or all(
+            (_extract(found, r.path) == r.value) is not r.is_negated for r in self.requirements
+        )
 
     def __str__(self) -> str:
         return ",".join(f"{r.path}{'!=' if r.is_negated else '='}{_escape(r.value)}" for r in self.requirements)

@@ -19,7 +19,13 @@ class BadTimestamp(ValueError):
 
 def to_text(instant: Instant) -> str:
     """Whole seconds, rounded down: `2026-01-02T03:04:05Z`."""
-    return _at(instant).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second_to_text(round(instant * 1_000_000) // 1_000_000)
+
+
+@lru_cache(maxsize=256)
+def _second_to_text(second: int) -> str:
+    """Remembered: much is written in one second."""
+    return _at(Instant(float(second))).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def to_micro_text(instant: Instant) -> str:

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from muster.api import selectors, volcano
 from muster.api.errors import BadRequest
+from muster.api.objects import Key
 from muster.api.scheduling.groups import CompositePodGroup, PodGroup
 from muster.cluster.pods import PodInfo
 
@@ -336,11 +338,18 @@ class PodGroups:
 
 def short_task(group: Group, counts: Mapping[str, int]) -> str | None:
     """A task that has fewer pods than it must have; None where all have enough."""
-    return next((task for task, least in group.tasks_with_minimum.items() if counts.get(task, 0) < least), None)
+    tasks = group.tasks_with_minimum
+    return next((task for task, least in tasks.items() if counts.get(task, 0) < least), None) if tasks else None
 
 
 def group_key(pod: PodInfo) -> GroupKey | None:
-    return None if pod.group is None else GroupKey(pod.group.namespace, pod.group.name)
+    return None if pod.group is None else _key_of(pod.group)
+
+
+@lru_cache(maxsize=4096)
+def _key_of(group: Key) -> GroupKey:
+    """Remembered: all that is done for a member of a gang asks for it."""
+    return GroupKey(group.namespace, group.name)
 
 
 def task_of(pod: PodInfo) -> str:

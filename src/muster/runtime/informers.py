@@ -7,8 +7,9 @@ also across a relist. The copy may lag behind the store but never goes back in t
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from muster.api.errors import ApiError, Expired
 from muster.api.objects import Key, Object
@@ -140,7 +141,9 @@ class Informer:
                 self._take(Event(Change.DELETED, known, event.revision))
                 known = None
             self._objects[found.key] = found
-            event = replace(event, change=Change.ADDED if known is None else Change.MODIFIED)
+            change = Change.ADDED if known is None else Change.MODIFIED
+            if event.change is not change:
+                event = replace(event, change=change)
         for index in self._indices.values():
             index.change(known, None if event.change is Change.DELETED else found)
         self._tell(event)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NewType, Protocol, TypeAlias
 
+import msgspec
+
 from muster.api.errors import ApiError
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
@@ -55,8 +57,7 @@ class Change(StrEnum):
     BOOKMARK = "BOOKMARK"  # nothing changed; `revision` is a point to resume from
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One change as a watcher sees it. `object` is None only for a bookmark; for DELETED it is the last state,
     with the revision of the deletion."""
 
@@ -157,8 +158,7 @@ class Bind:
 Write: TypeAlias = Create | Replace | Patch | Apply | Delete | Bind
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True, gc=False):
     """The object as the write left it; with `is_gone`, the last state of what no longer exists."""
 
     object: Object

@@ -5,8 +5,8 @@ store calls it under its single writer; a real API server has rules of its own a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+import msgspec
 from msgspec import structs
 
 from muster.api import applying, conditions, core, errors, fields, metadata, patching, raw, schema, timestamps
@@ -25,8 +25,7 @@ _SUFFIX_LENGTH = 5
 _MAX_NAME = 63
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True, gc=False):
     """Everything a rule may ask for beyond the object itself."""
 
     now: Instant
@@ -41,8 +40,7 @@ class Context:
     """Fills in what follows from other objects (a pod's priority from its class). May raise ApiError."""
 
 
-@dataclass(frozen=True, slots=True)
-class Revised:
+class Revised(msgspec.Struct, frozen=True, gc=False):
     """The next document. `is_changed` is False where the write asks for what is already so."""
 
     document: Document
@@ -51,7 +49,7 @@ class Revised:
     is_new: bool = False
     is_gone: bool = False
     is_changed: bool = True
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
 
 
 def create(write: protocol.Create, context: Context) -> Revised:

@@ -5,7 +5,8 @@ Owned by the embedded store's event loop; nothing here waits or does I/O.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from muster.api import errors, raw
 from muster.api.kinds import Kind
@@ -13,8 +14,7 @@ from muster.api.objects import Key, Object
 from muster.store.protocol import Change, Event, Revision, Selection
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One committed change. For DELETED, `object` is the last state with the revision of the deletion."""
 
     change: Change

@@ -66,7 +66,9 @@ class Costs:
         for column in (self.violations, self.highest, self.total, self.count):
             if slots.size > 1:
                 values = column[slots]
-                slots = slots[values == values.min()]
+                least = values.min()
+                if least != values.max():  # most often all cost the same
+                    slots = slots[values == least]
         if slots.size > 1:
             times = self.earliest[slots]
             slots = slots[times == times.max()]
