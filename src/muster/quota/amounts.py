@@ -4,6 +4,7 @@ Plain integers: they do not overflow, so a quota beyond 64 bits needs no mark of
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from muster.api import quantity
@@ -35,8 +36,9 @@ def amounts(listed: Mapping[str, str | int | float] | None) -> dict[str, int]:
     return {resource: amount(resource, value) for resource, value in (listed or {}).items()}
 
 
+@lru_cache(maxsize=4096)
 def shown(resource: str, value: int) -> str:
-    """As Kubernetes writes the quantity."""
+    """As Kubernetes writes the quantity. Remembered: many workloads ask for the same."""
     capped = min(value, MOST)
     if resource == CPU:
         return str(quantity.from_milli(capped))

@@ -3,50 +3,71 @@
 The store's own word replaces it as soon as it is seen.
 """
 
-from copy import copy
 from typing import Final
 
 import msgspec
 from msgspec import structs
 
-from muster.api import kueue, timestamps
+from muster.api import kueue
 from muster.api.conditions import FALSE, TRUE
-from muster.api.meta import Condition, Instant
-from muster.api.raw import Document
+from muster.api.meta import Condition
+from muster.quota.amounts import all_shown
+from muster.quota.assignments import Assignment, PodSetAssignment
 from muster.quota.settings import Settings
-from muster.quota.workloads import ADMITTED, BLOCKED_ON_GATES, EVICTED, PREEMPTED, QUOTA_RESERVED, WorkloadInfo
+from muster.quota.topology import to_document
+from muster.quota.workloads import (
+    ADMITTED,
+    BLOCKED_ON_GATES,
+    EVICTED,
+    PREEMPTED,
+    QUOTA_RESERVED,
+    PodSetTotals,
+    WorkloadInfo,
+)
 
 _OVER: Final = (EVICTED, PREEMPTED, BLOCKED_ON_GATES)
 
 
 def reserved(
-    info: WorkloadInfo, admission: Document, now: Instant, settings: Settings, *, is_admitted: bool
+    info: WorkloadInfo, assignment: Assignment, queue: str, when: str, settings: Settings, *, is_admitted: bool
 ) -> WorkloadInfo:
     """It holds what it was given."""
-    when = timestamps.to_text(now)
     changes = {name: _condition(name, FALSE, when) for name in _OVER if info.is_true(name)}
     if not info.has_reservation:
         changes[QUOTA_RESERVED] = _condition(QUOTA_RESERVED, TRUE, when)
     if is_admitted and not info.is_admitted:
         changes[ADMITTED] = _condition(ADMITTED, TRUE, when)
+    given = [_given(totals, pods) for totals, pods in zip(info.pod_sets, assignment.pod_sets, strict=True)]
     status = structs.replace(
         info.view.status,
-        admission=msgspec.convert(admission, kueue.Admission),
+        admission=kueue.Admission(queue, tuple(_view(totals) for totals in given)),
         conditions=_merged(info, changes),
         unhealthy_nodes=(),
         resource_requests=(),
     )
-    return WorkloadInfo(structs.replace(info.view, status=status), str(admission["clusterQueue"]), settings)
+    return info.changed(structs.replace(info.view, status=status), queue, tuple(given), settings)
 
 
-def evicted(info: WorkloadInfo, reason: str, now: Instant) -> WorkloadInfo:
+def evicted(info: WorkloadInfo, reason: str, when: str, settings: Settings) -> WorkloadInfo:
     """It has been told to stop, and holds what it has until it has stopped."""
-    changes = {EVICTED: _condition(EVICTED, TRUE, timestamps.to_text(now), reason)}
-    made = copy(info)
-    conditions = _merged(info, changes)
-    made.conditions = {condition.type: condition for condition in conditions}
-    made.view = structs.replace(info.view, status=structs.replace(info.view.status, conditions=conditions))
-    return made
+    conditions = _merged(info, {EVICTED: _condition(EVICTED, TRUE, when, reason)})
+    status = structs.replace(info.view.status, conditions=conditions)
+    return info.changed(structs.replace(info.view, status=status), info.queue, info.pod_sets, settings)
+
+
+def _given(totals: PodSetTotals, pods: PodSetAssignment) -> PodSetTotals:
+    charged = {resource: value for resource, value in pods.requests.items() if resource in pods.flavors}
+    flavors = {resource: choice.flavor for resource, choice in pods.flavors.items()}
+    return PodSetTotals(totals.spec, pods.count, charged, flavors, pods.topology, pods.delayed_topology)
+
+
+def _view(totals: PodSetTotals) -> kueue.PodSetAssignment:
+    topology = None
+    if totals.topology is not None:
+        topology = msgspec.convert(to_document(totals.topology), kueue.TopologyAssignment)
+    return kueue.PodSetAssignment(
+        totals.name, totals.flavors, all_shown(totals.requests), totals.count, topology, totals.delayed_topology
+    )
 
 
 def _merged(info: WorkloadInfo, changes: dict[str, Condition]) -> tuple[Condition, ...]:

@@ -6,6 +6,7 @@ looked at again a moment later costs neither. The new document is made from what
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, TypeAlias
 
 from muster.api import timestamps
@@ -37,12 +38,17 @@ class Event:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Moment:
     """When, and under which settings, a cycle decides."""
 
     now: Instant
     settings: Settings
+
+    @cached_property
+    def text(self) -> str:
+        """As conditions say it."""
+        return timestamps.to_text(self.now)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +57,6 @@ class Admission:
 
     info: WorkloadInfo
     assumed: WorkloadInfo
-    admission: Document
     entry: Entry
     moment: Moment
     has_all_checks: bool
@@ -67,9 +72,10 @@ class Admission:
 
     def apply(self, document: Document) -> Document:
         now, gates = self.moment.now, self.moment.settings.gates
+        admission = self.entry.assignment.to_admission(self.assumed.queue)
         if self.is_second_pass:
-            return status.replace_nodes(document, self.admission, now, gates)
-        made = status.reserve(document, self.admission, now)
+            return status.replace_nodes(document, admission, now, gates)
+        made = status.reserve(document, admission, now)
         return status.admit(made, now, gates) if self.has_all_checks else made
 
     def events(self) -> list[Event]:

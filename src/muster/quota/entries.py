@@ -41,6 +41,8 @@ class Entry:
     info: WorkloadInfo
     queue: QueueState | None = None
     assignment: Assignment = field(default_factory=Assignment)
+    mode: Mode = Mode.NO_FIT
+    """Of its assignment, or that it fits once others are gone."""
     targets: Sequence[Target] = ()
     usage: Usage = NO_USAGE
     """What it takes beyond what it holds."""
@@ -52,10 +54,6 @@ class Entry:
     requeue_reason: RequeueReason = RequeueReason.GENERIC
     pending_reason: str = ""
     _message: str | None = None
-
-    @property
-    def mode(self) -> Mode:
-        return self.assignment.mode
 
     @property
     def message(self) -> str:

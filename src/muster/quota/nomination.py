@@ -23,17 +23,23 @@ class Offer(NamedTuple):
     """What a workload could be given, and whom that would cost their place."""
 
     assignment: Assignment
+    mode: Mode
     targets: Sequence[Target]
+
+    @property
+    def is_viable(self) -> bool:
+        return self.mode is Mode.FIT or bool(self.targets)
 
 
 class Nominator:
-    """Lives as long as nothing outside changes: it remembers which queues are active."""
+    """Lives as long as nothing outside changes: it remembers which queues are active, and whom they take."""
 
     def __init__(self, state: QuotaState, ranges: Mapping[str, LimitRanges]) -> None:
         """`ranges`: by namespace."""
         self._state = state
         self._ranges = ranges
         self._active: dict[str, bool] = {}
+        self._accepted: dict[tuple[str, str], bool] = {}
 
     def is_active(self, queue: QueueState) -> bool:
         found = self._active.get(queue.name)
@@ -54,13 +60,19 @@ class Nominator:
             entry.refuse(Pending.MISCONFIGURED, f"ClusterQueue {info.queue} not found")
         elif not self.is_active(queue):
             entry.refuse(Pending.SUSPENDED, f"ClusterQueue {info.queue} is inactive")
-        elif not self._state.accepts_namespace(queue, info.view.metadata.namespace):
+        elif not self._accepts(queue, info.view.metadata.namespace):
             entry.refuse(Pending.MISCONFIGURED, NO_NAMESPACE, RequeueReason.NAMESPACE_MISMATCH)
         elif problem := self._problem(info):
             entry.refuse(Pending.MISCONFIGURED, problem)
         else:
             entry.queue = queue
         return entry
+
+    def _accepts(self, queue: QueueState, namespace: str) -> bool:
+        found = self._accepted.get((queue.name, namespace))
+        if found is None:
+            found = self._accepted[queue.name, namespace] = self._state.accepts_namespace(queue, namespace)
+        return found
 
     def _problem(self, info: WorkloadInfo) -> str:
         if info.beyond_limits is None:
@@ -93,10 +105,10 @@ class Proposer:
 
     def _take(self, entry: Entry, offer: Offer) -> None:
         assignment = offer.assignment
-        entry.assignment, entry.targets = offer
+        entry.assignment, entry.mode, entry.targets = offer
         entry.usage = assignment.usage
         entry.info.scan = assignment.scan
-        if assignment.places and assignment.mode is Mode.PREEMPT and not entry.info.view.status.unhealthy_nodes:
+        if assignment.places and offer.mode is Mode.PREEMPT and not entry.info.view.status.unhealthy_nodes:
             self._expect_places(assignment, offer.targets)
             entry.usage = Usage(assignment.usage.quota, net_topology_usage(entry.info, assignment, entry.replaced))
 
@@ -124,7 +136,7 @@ class Proposer:
         info, queue = entry.info, entry.queue
         assert queue is not None
         whole = self._attempt(entry, None, pins)
-        if whole.assignment.mode is Mode.FIT or whole.targets:
+        if whole.is_viable:
             return whole
         if Gate.PARTIAL_ADMISSION in self._state.settings.gates and info.can_be_partial():
             found = search_partial(count_ranges(info), lambda counts: self._viable(entry, counts, pins))
@@ -134,7 +146,7 @@ class Proposer:
 
     def _viable(self, entry: Entry, counts: Sequence[int], pins: Pins | None) -> Offer | None:
         found = self._attempt(entry, counts, pins)
-        return found if found.assignment.mode is Mode.FIT or found.targets else None
+        return found if found.is_viable else None
 
     def _attempt(self, entry: Entry, counts: Sequence[int] | None, pins: Pins | None) -> Offer:
         queue = entry.queue
@@ -142,6 +154,6 @@ class Proposer:
         assignment = self._assigner.assign(
             entry.info, queue, counts=counts, replaced=entry.replaced, pinned=pins, cycle=self._cycle
         )
-        if assignment.mode is not Mode.PREEMPT:
-            return Offer(assignment, ())
-        return Offer(assignment, self._preemptor.targets(entry.info, queue, assignment))
+        mode = assignment.mode
+        targets = self._preemptor.targets(entry.info, queue, assignment) if mode is Mode.PREEMPT else ()
+        return Offer(assignment, mode, targets)

@@ -100,7 +100,7 @@ class Processor:
             for info in gone:
                 self._state.add(info)
         if entry.mode is Mode.FIT:
-            entry.assignment.defer()
+            entry.mode = Mode.DEFERRED_FIT
             outcome = DEFERRED_FIT
         else:
             outcome = NEW_TARGETS if entry.targets else SKIPPED
@@ -110,7 +110,7 @@ class Processor:
     def _fits(self, entry: Entry) -> tuple[bool, bool]:
         """Its quota and its topology, with all gone who have to go for it and for those before it."""
         assert entry.queue is not None
-        gone = list(self._gone(entry))
+        gone = list(self._gone(entry)) if self._victims or entry.targets else ()
         for queue, info in gone:
             self._state.remove_usage(queue, info.usage)
         fits = (
@@ -123,8 +123,6 @@ class Processor:
 
     def _gone(self, entry: Entry) -> Iterable[tuple[QueueState, WorkloadInfo]]:
         """Where only quota counts, those of other trees make no difference."""
-        if not self._victims and not entry.targets:
-            return
         assert entry.queue is not None
         root = None if entry.usage.topology else entry.queue.node.root()
         mine = {target.info.key: target.info for target in entry.targets}
@@ -189,7 +187,7 @@ class Processor:
         info = eviction.info
         queue = self._state.queues[info.queue]
         if info.key in queue.workloads:
-            queue.put(assuming.evicted(info, eviction.reason, self._moment.now))
+            queue.put(assuming.evicted(info, eviction.reason, self._moment.text, self._moment.settings))
         self._result.decisions.append(eviction)
 
     def _evicts_for_failed_node(self, entry: Entry) -> bool:
@@ -217,17 +215,20 @@ class Processor:
         return not self._are_pods_ready
 
     def _admit(self, entry: Entry, queue: QueueState) -> None:
-        info = entry.info
+        info, assignment, moment = entry.info, entry.assignment, self._moment
         if entry.replaced is not None and self._state.remove(entry.replaced.key) is not None:
-            self._result.decisions.append(Replacement(entry.replaced, info, self._moment))
-        admission = entry.assignment.to_admission(queue.name)
+            self._result.decisions.append(Replacement(entry.replaced, info, moment))
         has_all = self._has_all_checks(entry, queue)
-        is_admitted = has_all and status.is_ready(info.view, admission)
-        assumed = assuming.reserved(info, admission, self._moment.now, self._moment.settings, is_admitted=is_admitted)
+        is_admitted = (
+            has_all
+            and status.are_checks_ready(info.view)
+            and not any(pods.delayed_topology == "Pending" for pods in assignment.pod_sets)
+        )
+        assumed = assuming.reserved(info, assignment, queue.name, moment.text, moment.settings, is_admitted=is_admitted)
         self._state.add(assumed)
         entry.standing = Standing.ASSUMED
         self._are_pods_ready = False
-        self._result.decisions.append(Admission(info, assumed, admission, entry, self._moment, has_all))
+        self._result.decisions.append(Admission(info, assumed, entry, moment, has_all))
 
     def _has_all_checks(self, entry: Entry, queue: QueueState) -> bool:
         if not queue.policy.checks:

@@ -258,7 +258,8 @@ class QuotaState:
         return self.fits_quota(queue, usage.quota) and self.fits_topology(usage)
 
     def fits_quota(self, queue: QueueState, amounts: Mapping[FlavorResource, int]) -> bool:
-        return all(value <= max(0, queue.node.available(what)) for what, value in amounts.items())
+        node = queue.node
+        return all(value <= 0 or value <= node.available(what) for what, value in amounts.items())
 
     def fits_topology(self, usage: Usage) -> bool:
         for name, wanted in usage.topology.items():

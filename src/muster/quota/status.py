@@ -26,6 +26,7 @@ from muster.quota.workloads import (
 MOST_TEXT: Final = 32 * 1024
 """Characters of a condition's message."""
 MOST_EVENT_TEXT: Final = 1024
+ACCUMULATED: Final = "accumulatedPastExecutionTimeSeconds"
 _CUT: Final = " ..."
 
 
@@ -169,18 +170,29 @@ def end_backoff(document: Document, reason: str, message: str, now: Instant) -> 
     return draft
 
 
+def back_off(document: Document, until: Instant, *, counts: bool) -> Document:
+    """It rests at least until then. `counts`: one more of the times that it may."""
+    draft, status = _draft(document)
+    state = raw.section(status, "requeueState")
+    known = state.get("requeueAt")
+    if not known or timestamps.parse(known) < until:
+        state["requeueAt"] = timestamps.to_text(until)
+    if counts:
+        state["count"] = (state.get("count") or 0) + 1
+    return draft
+
+
 # Eviction
 
 
 def evict(document: Document, reason: str, message: str, now: Instant, cause: str = "") -> Document:
-    """It has to stop. It holds its quota until it has."""
+    """It has to stop. It holds its quota until it has. `cause`: what led to the reason, where that says too little."""
     draft, status = _draft(document)
-    _set(draft, EVICTED, conditions.TRUE, reason, message, now)
+    _set(draft, EVICTED, conditions.TRUE, evicted_reason(reason, cause), message, now)
     for field in ("clusterName", "nominatedClusterNames", "unhealthyNodes"):
         status.pop(field, None)
     if reason.startswith(Evicted.DEACTIVATED):
-        status.pop("requeueState", None)
-        conditions.remove_condition(draft, DEACTIVATION_TARGET)
+        _forget_plans(draft, status)
     when = timestamps.to_text(now)
     for gate in status.get("preemptionGates") or ():
         if gate.get("position") != CLOSED:
@@ -223,6 +235,30 @@ def preempt(document: Document, reason: str, message: str, now: Instant) -> Docu
     return draft
 
 
+def evicted_reason(reason: str, cause: str) -> str:
+    """Who was deactivated reads why in the reason itself."""
+    return f"{reason}DueTo{cause}" if cause and reason == Evicted.DEACTIVATED else reason
+
+
+def forget_plans(document: Document) -> Document:
+    """It is deactivated: neither is it to be, nor will it be tried again."""
+    draft, status = _draft(document)
+    _forget_plans(draft, status)
+    return draft
+
+
+def _forget_plans(draft: Document, status: Document) -> None:
+    status.pop("requeueState", None)
+    conditions.remove_condition(draft, DEACTIVATION_TARGET)
+
+
+def forget_time(document: Document) -> Document:
+    """What it ran before counts no longer against its limit."""
+    draft, status = _draft(document)
+    status.pop(ACCUMULATED, None)
+    return draft
+
+
 def target_deactivation(document: Document, cause: str, message: str, now: Instant) -> Document:
     """It is to be deactivated: whoever reconciles it sets `spec.active` to false."""
     draft, _ = _draft(document)
@@ -259,6 +295,8 @@ def sync_checks(document: Document, wanted: Iterable[str], now: Instant) -> Docu
 
 def failed_checks(view: kueue.Workload) -> list[str]:
     """Names of those that ask for another try, or say no."""
+    if not view.status.admission_checks:
+        return []
     bad = (CheckState.RETRY, CheckState.REJECTED)
     return [check.name for check in view.status.admission_checks if check.state in bad]
 
@@ -271,11 +309,9 @@ def closed_gates(view: kueue.Workload) -> list[str]:
     return [gate.name for gate in view.spec.preemption_gates if gate.name not in opened]
 
 
-def is_ready(view: kueue.Workload, admission: Document) -> bool:
-    """With that reserved for it, it may run: nothing else is waited for."""
-    return all(check.state == CheckState.READY for check in view.status.admission_checks) and not any(
-        pods.get("delayedTopologyRequest") == "Pending" for pods in admission.get("podSetAssignments") or ()
-    )
+def are_checks_ready(view: kueue.Workload) -> bool:
+    """All that are listed."""
+    return all(check.state == CheckState.READY for check in view.status.admission_checks)
 
 
 # Inside
@@ -293,8 +329,7 @@ def _sync_admitted(draft: Document, status: Document, now: Instant, gates: Gates
         assert found is not None
         since = found.get("lastTransitionTime")
         elapsed = max(0, int(now - timestamps.parse(since))) if since else 0
-        key = "accumulatedPastExecutionTimeSeconds"
-        status[key] = (status.get(key) or 0) + elapsed
+        status[ACCUMULATED] = (status.get(ACCUMULATED) or 0) + elapsed
     if was_admitted or Gate.UNADMITTED_WORKLOADS_OBSERVABILITY in gates:
         _set(draft, ADMITTED, conditions.FALSE, *why, now)
 

@@ -286,7 +286,7 @@ def _reserving(case: Case) -> Outcome:
     pods = PodSetAssignment("one", 1, {}, {"cpu": FlavorChoice("any", mode)}, ["mode"])
     assignment = Assignment([pods], borrowing=inputs.get("borrowing") or 0)
     info = building.pending({"metadata": {"name": "w"}, "spec": {}}, queue.name, state.settings)
-    entry = Entry(info, queue, assignment, usage=Usage(building.flavor_amounts(inputs["assignmentUsage"])))
+    entry = Entry(info, queue, assignment, mode, usage=Usage(building.flavor_amounts(inputs["assignmentUsage"])))
     found = building.nested_amounts(to_reserve(entry, queue))
     return compare("reserved", found, case["want"]["wantReserved"]) or Passed()
 
