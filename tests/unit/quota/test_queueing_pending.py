@@ -1,14 +1,13 @@
 """One queue: who is first, who is parked, and what brings it back."""
 
-from operator import attrgetter
-
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.quota.queue_worlds import PLAIN, START, a_condition, a_queue, a_workload, after, text
 
+from muster.api.meta import Instant
 from muster.quota.gates import Gates
-from muster.quota.queueing import PendingQueue, RequeueReason, Verdict
+from muster.quota.queueing import PendingQueue, RequeueReason, Verdict, is_backoff_over
 from muster.quota.queueing.lanes import Lanes
 from muster.quota.settings import Settings
 from muster.quota.workloads import EVICTED, QUOTA_RESERVED, REQUEUED, ScanPosition, WorkloadInfo
@@ -17,8 +16,8 @@ ALL = frozenset({"ns"})
 KEYS = st.integers(0, 12)
 
 
-def a_pending(*infos: WorkloadInfo, strict: bool = False, settings: Settings = PLAIN) -> PendingQueue:
-    queue = PendingQueue(a_queue(strict=strict), settings)
+def a_pending(*infos: WorkloadInfo, strict: bool = False, config: Settings = PLAIN) -> PendingQueue:
+    queue = PendingQueue(a_queue(strict=strict), config)
     for info in infos:
         queue.push(info, START)
     return queue
@@ -29,6 +28,10 @@ def popped(queue: PendingQueue) -> list[str]:
     while (info := queue.pop()) is not None:
         found.append(info.view.metadata.name)
     return found
+
+
+def parked(queue: PendingQueue) -> set[str]:
+    return {info.key for info in queue.parked()}
 
 
 def fail(queue: PendingQueue, reason: RequeueReason = RequeueReason.NO_FIT) -> WorkloadInfo:
@@ -147,7 +150,7 @@ def test_many_at_once_come_out_as_one_by_one(before: dict[int, int], more: dict[
 def test_the_reason_decides_whether_it_is_parked(reason: RequeueReason, strict: bool, is_parked: bool) -> None:
     queue = a_pending(a_workload("a"), strict=strict)
     info = fail(queue, reason)
-    assert (info.key in queue.parked) is is_parked
+    assert (info.key in parked(queue)) is is_parked
     assert queue.has_active() is not is_parked
     assert queue.counts() == ((0, 1) if is_parked else (1, 0))
 
@@ -156,12 +159,12 @@ def test_what_still_rests_is_parked_whatever_the_reason() -> None:
     resting = a_workload("a", status={"requeueState": {"requeueAt": text(60)}})
     queue = PendingQueue(a_queue(), PLAIN)
     queue.push(resting, START)
-    assert list(queue.parked) == ["ns/a"]
+    assert sorted(parked(queue)) == ["ns/a"]
     assert queue.flush(ALL, after(59)) == 0
     assert queue.flush(ALL, after(60)) == 1
     assert queue.pop() is resting
     queue.requeue(resting, RequeueReason.PENDING_PREEMPTION, START)
-    assert list(queue.parked) == ["ns/a"]
+    assert sorted(parked(queue)) == ["ns/a"]
 
 
 def test_untried_flavors_bring_it_back_at_once() -> None:
@@ -188,7 +191,7 @@ def test_a_flush_during_the_look_counts_for_what_was_looked_at() -> None:
     assert second is not None
     queue.requeue(second, RequeueReason.GENERIC, START)
     queue.requeue(first, RequeueReason.GENERIC, START)
-    assert list(queue.parked) == [second.key]
+    assert sorted(parked(queue)) == [second.key]
 
 
 def test_what_is_there_already_is_not_requeued() -> None:
@@ -208,7 +211,8 @@ def test_a_change_while_in_flight_waits_for_the_requeue() -> None:
     queue.push(a_workload("a", conditions=[a_condition(QUOTA_RESERVED, "False", "WaitingForQuota")]), START)
     assert not queue.has_active()
     queue.requeue(old, RequeueReason.NO_FIT, START)
-    kept = queue.parked["ns/a"]
+    kept = queue.get_parked("ns/a")
+    assert kept is not None
     assert QUOTA_RESERVED in kept.conditions
     assert kept.scan is old.scan
 
@@ -249,7 +253,7 @@ def test_other_changes_leave_it_parked() -> None:
     info.scan = ScanPosition([{"cpu": -1}])
     told = a_workload("a", conditions=[a_condition(QUOTA_RESERVED, "False", "WaitingForQuota")])
     queue.push(told, START)
-    assert queue.parked == {"ns/a": told}
+    assert queue.get_parked("ns/a") is told
     assert told.scan is info.scan
 
 
@@ -257,7 +261,7 @@ def test_without_generations_specs_are_compared() -> None:
     queue = a_pending(a_workload("a", generation=0))
     fail(queue, RequeueReason.GENERIC)
     queue.push(a_workload("a", generation=0), START)
-    assert "ns/a" in queue.parked
+    assert "ns/a" in parked(queue)
     queue.push(a_workload("a", generation=0, cpu="2"), START)
     assert queue.has_active()
 
@@ -333,7 +337,7 @@ def test_one_that_cannot_fit_parks_all_of_its_shape() -> None:
     queue.pop()
     queue.requeue(a_workload("big-1", cpu="9", at=1), RequeueReason.NO_FIT, START, "ExceedsMaxQuota")
     queue.push(a_workload("big-3", cpu="9"), START)
-    assert set(queue.parked) == {"ns/big-1", "ns/big-2", "ns/big-3"}
+    assert parked(queue) == {"ns/big-1", "ns/big-2", "ns/big-3"}
     assert queue.verdict("ns/big-3") == Verdict("ExceedsMaxQuota", "ns/big-1")
     assert queue.verdict("ns/small") is None
     told = queue.take_moved()
@@ -343,6 +347,60 @@ def test_one_that_cannot_fit_parks_all_of_its_shape() -> None:
     ]
     assert queue.take_moved() == []
     assert popped(queue) == ["small"]
+
+
+def test_after_a_flush_the_next_of_a_shape_follows_the_one_before() -> None:
+    infos = [a_workload(f"w{number}", at=2 * number, cpu="9" if number % 2 else "1") for number in range(6)]
+    queue = a_pending(*infos)
+    fail(queue)
+    fail(queue)
+    assert queue.counts() == (0, 6)
+    assert queue.flush(ALL, START) == 6
+    assert queue.counts() == (6, 0)
+    queue.push(a_workload("w2", at=20, generation=2), START)  # now the last
+    queue.delete("ns/w3")
+    queue.push(a_workload("new", at=9), START)
+    assert popped(queue) == ["w0", "w1", "w4", "new", "w5", "w2"]
+
+
+def test_the_same_verdict_is_told_once() -> None:
+    queue = a_pending(*(a_workload(f"w{number}", at=number) for number in range(3)))
+    for shown, told in (("WaitingForQuota", 2), ("WaitingForQuota", 0), ("ExceedsMaxQuota", 2), ("ExceedsMaxQuota", 0)):
+        info = queue.pop()
+        assert info is not None
+        queue.requeue(info, RequeueReason.NO_FIT, START, shown)
+        assert queue.counts() == (0, 3)
+        assert len(queue.take_moved()) == told
+        queue.flush(ALL, START)
+
+
+def test_what_nobody_asked_for_in_time_is_told_with_the_next_verdict() -> None:
+    queue = a_pending(a_workload("a", at=1), a_workload("b", at=2))
+    fail(queue)
+    queue.flush(ALL, START)
+    assert queue.take_moved() == []
+    fail(queue)
+    assert [info.key for info, _verdict in queue.take_moved()] == ["ns/b"]
+
+
+def test_one_of_a_shape_that_has_to_rest_is_not_flushed_with_the_others() -> None:
+    queue = a_pending(a_workload("a", at=1), a_workload("b", at=2))
+    fail(queue)
+    queue.push(a_workload("b", at=2, status={"requeueState": {"requeueAt": text(60)}}), START)
+    assert queue.flush(ALL, START) == 1
+    assert parked(queue) == {"ns/b"}
+
+
+def test_a_preemptor_whose_shape_is_held_is_first_after_the_flush() -> None:
+    queue = a_pending(a_workload("a", at=1), a_workload("b", at=2), a_workload("c", at=3))
+    first, second = queue.pop(), queue.pop()
+    assert first is not None
+    assert second is not None
+    queue.requeue(second, RequeueReason.PENDING_PREEMPTION, START)
+    queue.requeue(first, RequeueReason.NO_FIT, START)
+    assert queue.counts() == (0, 3)
+    assert queue.flush(ALL, START) == 3
+    assert popped(queue) == ["b", "a", "c"]
 
 
 def test_a_flush_forgets_verdicts() -> None:
@@ -361,11 +419,11 @@ def test_other_shapes_have_other_verdicts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strict", "settings"),
+    ("strict", "config"),
     [(True, PLAIN), (False, Settings(gates=Gates.default().changed({"SchedulingEquivalenceHashing": False})))],
 )
-def test_no_verdict_is_shared_in_a_strict_queue_or_without_the_gate(strict: bool, settings: Settings) -> None:
-    queue = a_pending(a_workload("a"), a_workload("b"), strict=strict, settings=settings)
+def test_no_verdict_is_shared_in_a_strict_queue_or_without_the_gate(strict: bool, config: Settings) -> None:
+    queue = a_pending(a_workload("a"), a_workload("b"), strict=strict, config=config)
     fail(queue)
     assert not queue.shapes
     assert queue.has_active()
@@ -375,7 +433,7 @@ def test_a_workload_that_takes_on_a_held_shape_is_parked() -> None:
     queue = a_pending(a_workload("big", cpu="9", priority=0), a_workload("small"))
     fail(queue)
     queue.push(a_workload("small", cpu="9", generation=2), START)
-    assert set(queue.parked) == {"ns/big", "ns/small"}
+    assert parked(queue) == {"ns/big", "ns/small"}
     assert queue.counts() == (0, 2)
 
 
@@ -392,34 +450,121 @@ def test_a_flush_brings_back_only_namespaces_that_the_queue_takes() -> None:
 
 # Anything at all
 
-ACTIONS = st.one_of(
-    st.tuples(st.just("push"), KEYS, st.integers(0, 2)),
-    st.tuples(st.just("delete"), KEYS, st.just(0)),
-    st.tuples(st.just("pop"), KEYS, st.just(0)),
-    st.tuples(st.just("flush"), KEYS, st.just(0)),
-    st.tuples(st.just("requeue"), KEYS, st.sampled_from(range(len(RequeueReason)))),
-)
+
+class Plain:
+    """The same rules with nothing clever: every workload by itself, everything looked through."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self.strict = strict
+        self.active = dict[str, WorkloadInfo]()
+        self.parked = dict[str, WorkloadInfo]()
+        self.flying = dict[str, tuple[WorkloadInfo, int]]()
+        self.shapes = set[str]()
+        self.first = ""
+        self.pops, self.flushed_at = 0, -1
+
+    def push(self, info: WorkloadInfo, now: Instant) -> None:
+        if info.key in self.flying:
+            self.flying[info.key] = info, self.flying[info.key][1]
+            return
+        self.parked.pop(info.key, None)  # each push of these tests has a generation of its own
+        was_active = self.active.pop(info.key, None) is not None
+        rests = not was_active and not is_backoff_over(info, now)
+        (self.parked if rests or info.shape in self.shapes else self.active)[info.key] = info
+
+    def pop(self) -> str | None:
+        self.pops += 1
+        ordered = sorted(
+            self.active.values(), key=lambda i: (i.key != self.first, -i.priority, i.queued_since, i.uid, i.key)
+        )
+        if not ordered:
+            return None
+        self.flying[ordered[0].key] = ordered[0], self.pops
+        return self.active.pop(ordered[0].key).key
+
+    def requeue(self, looked_at: WorkloadInfo, reason: RequeueReason, now: Instant) -> None:
+        info, pops = self.flying.pop(looked_at.key)
+        waits_for_victims = reason in (RequeueReason.PENDING_PREEMPTION, RequeueReason.PENDING_MIGRATION)
+        if waits_for_victims and not self.strict:
+            self.first = info.key
+        if info is not looked_at:
+            self.push(info, now)
+            return
+        retried = waits_for_victims or reason in (
+            RequeueReason.FAILED_AFTER_NOMINATION,
+            RequeueReason.PREEMPTION_FAILED,
+        )
+        again = reason is not RequeueReason.NAMESPACE_MISMATCH if self.strict else retried
+        if (again or self.flushed_at >= pops) and is_backoff_over(info, now):
+            self.active[info.key] = info
+            return
+        self.parked[info.key] = info
+        if not self.strict and reason in (RequeueReason.NO_FIT, RequeueReason.PREEMPTION_NO_CANDIDATES):
+            self.shapes.add(info.shape)
+            for key in [key for key, found in self.active.items() if found.shape == info.shape]:
+                self.parked[key] = self.active.pop(key)
+
+    def flush(self, namespaces: frozenset[str], now: Instant) -> int:
+        self.flushed_at = self.pops
+        self.shapes.clear()
+        back = [
+            key
+            for key, info in self.parked.items()
+            if info.view.metadata.namespace in namespaces and is_backoff_over(info, now)
+        ]
+        for key in back:
+            self.active[key] = self.parked.pop(key)
+        return len(back)
+
+    def delete(self, key: str) -> None:
+        for place in (self.active, self.parked, self.flying):
+            place.pop(key, None)
+        if self.first == key:
+            self.first = ""
 
 
-@given(st.lists(ACTIONS, max_size=60), st.booleans())
-def test_nothing_is_lost_or_doubled(actions: list[tuple[str, int, int]], strict: bool) -> None:
-    queue, known, flying = PendingQueue(a_queue(strict=strict), PLAIN), set[str](), dict[str, WorkloadInfo]()
-    for generation, (what, number, extra) in enumerate(actions, start=1):
+PUSH = st.tuples(st.just("push"), KEYS, st.integers(0, 11))
+OTHERS = st.tuples(st.sampled_from(["delete", "pop", "pop", "pop", "flush", "wait"]), KEYS, st.just(0))
+BACK = st.tuples(st.just("requeue"), KEYS, st.integers(0, len(RequeueReason) - 1))
+NO_FIT = st.tuples(st.just("requeue"), KEYS, st.just(list(RequeueReason).index(RequeueReason.NO_FIT)))
+
+
+@given(st.lists(st.one_of(PUSH, PUSH, OTHERS, OTHERS, BACK, NO_FIT), max_size=80), st.booleans())
+@settings(max_examples=300)
+def test_the_same_as_with_every_workload_by_itself(actions: list[tuple[str, int, int]], strict: bool) -> None:
+    queue, plain, now = PendingQueue(a_queue(strict=strict), PLAIN), Plain(strict=strict), START
+    looked_at = dict[str, WorkloadInfo]()
+    for turn, (what, number, extra) in enumerate(actions, start=1):
         key = f"ns/w{number}"
         if what == "push":
-            queue.push(a_workload(f"w{number}", cpu=str(extra + 1), generation=generation), START)
-            known.add(key)
+            status = {"requeueState": {"requeueAt": text(30)}} if extra == 11 else {}
+            lane, cpu = "xy"[extra % 2], str(extra // 2 % 2 + 1)
+            namespace = "other" if extra == 10 else "ns"
+            info = a_workload(
+                f"w{number}", lane, cpu=cpu, at=extra % 3, generation=turn, status=status, namespace=namespace
+            )
+            queue.push(info, now)
+            plain.push(info, now)
         elif what == "delete":
             queue.delete(key)
-            known.discard(key)
-            flying.pop(key, None)
+            plain.delete(key)
         elif what == "flush":
-            queue.flush(ALL, START)
-        elif what == "pop" and (info := queue.pop()) is not None:
-            flying[info.key] = info
-        elif what == "requeue" and key in flying:
-            queue.requeue(flying.pop(key), list(RequeueReason)[extra], START)
-        places = [set(map(attrgetter("key"), queue.active())), set(queue.parked), set(flying)]
-        assert sum(map(len, places)) == len(known)
-        assert set.union(*places) == known == set(queue.positions())
-        assert queue.counts() == (len(places[0]) + len(flying), len(places[1]))
+            assert queue.flush(ALL, now) == plain.flush(ALL, now)
+        elif what == "wait":
+            now = after(now - START + 10)
+        elif what == "pop":
+            first = queue.pop()
+            assert (first and first.key) == plain.pop()
+            if first is not None:
+                looked_at[first.key] = first
+        elif key in plain.flying:
+            reason = list(RequeueReason)[extra]
+            queue.requeue(looked_at[key], reason, now)
+            plain.requeue(looked_at[key], reason, now)
+        assert {info.key for info in queue.active()} == set(plain.active)
+        assert parked(queue) == set(plain.parked)
+        assert queue.counts() == (len(plain.active) + len(plain.flying), len(plain.parked))
+        assert queue.has_active() is bool(plain.active)
+        assert set(queue.positions()) == {*plain.active, *plain.parked, *plain.flying}
+        for told, _verdict in queue.take_moved() if turn % 5 == 0 else ():
+            assert told.key in plain.parked

@@ -6,6 +6,7 @@ come later too, until something changes that could help (a flush).
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
 from muster.api import kueue
@@ -13,6 +14,7 @@ from muster.api.meta import Instant
 from muster.quota.fair_admission import Ledger
 from muster.quota.gates import Gate
 from muster.quota.queueing.backoff import is_backoff_over
+from muster.quota.queueing.crowds import Crowds
 from muster.quota.queueing.lanes import Lanes, order
 from muster.quota.queueing.reasons import HOLDS_FOR_SHAPE, WAITS_FOR_VICTIMS, RequeueReason, is_immediate
 from muster.quota.queueing.shapes import ShapeIndex
@@ -64,10 +66,12 @@ class PendingQueue:
         self.preemptor: Preemptor | None = None
         self.shapes: dict[str, Verdict] = {}
         """Not worth looking at before the next flush."""
-        self.parked: dict[str, WorkloadInfo] = {}
         self._settings = settings
         self._ledger = ledger
         self._active = self._lanes()
+        self._parked: dict[str, WorkloadInfo] = {}  # each for itself
+        self._crowds = Crowds()
+        self._alone: dict[tuple[str, str], str] = {}  # who was parked for a shape first, since the last flush
         self._in_flight: dict[str, _InFlight] = {}
         self._untold: dict[str, WorkloadInfo] = {}  # parked for their shape, and nobody has been told
         self._by_shape = ShapeIndex()  # of the active ones
@@ -87,31 +91,39 @@ class PendingQueue:
 
     def awaits_flush(self) -> bool:
         """A flush would make a difference."""
-        return bool(self.parked or self._in_flight or self.shapes)
+        return bool(self._parked or self._in_flight or self.shapes or self._crowds.closed_size)
 
     def has_moved(self) -> bool:
         """`take_moved` has something to tell."""
         return bool(self._untold)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._active or key in self.parked or key in self._in_flight
+        return any(key in place for place in (self._active, self._parked, self._crowds, self._in_flight))
 
     def is_in_flight(self, key: str) -> bool:
         return key in self._in_flight
 
     def active(self) -> Iterator[WorkloadInfo]:
         """In no order; without what is in flight."""
-        return iter(self._active)
+        return chain(self._active, self._crowds.open_members())
+
+    def parked(self) -> Iterator[WorkloadInfo]:
+        """In no order."""
+        return chain(self._parked.values(), self._crowds.closed_members())
+
+    def get_parked(self, key: str) -> WorkloadInfo | None:
+        return self._parked.get(key) or self._crowds.get_closed(key)
 
     def counts(self) -> Counts:
-        return Counts(len(self._active) + len(self._in_flight), len(self.parked))
+        active = len(self._active) + self._crowds.open_size + len(self._in_flight)
+        return Counts(active, len(self._parked) + self._crowds.closed_size)
 
     def positions(self) -> Mapping[str, Position]:
         """All that wait, as if all were active, in the order in which they would be looked at."""
         ledger = self._deciding_ledger()
         version = 0 if ledger is None else ledger.version
         if self._positions is None or self._positions_at != version:
-            everyone = [*self._active, *self.parked.values(), *(entry.info for entry in self._in_flight.values())]
+            everyone = [*self.active(), *self.parked(), *(entry.info for entry in self._in_flight.values())]
             first = self._sticky()
             ordered = sorted(everyone, key=lambda info: order(info, 0 if info.key == first else 1))
             if ledger is not None:
@@ -121,8 +133,8 @@ class PendingQueue:
 
     def verdict(self, key: str) -> Verdict | None:
         """Of a parked workload whose shape cannot fit now."""
-        info = self.parked.get(key)
-        return self.shapes.get(info.shape) if info is not None and self.shapes else None
+        info = self.get_parked(key) if self.shapes else None
+        return None if info is None else self.shapes.get(info.shape)
 
     def is_preemptor(self, info: WorkloadInfo) -> bool:
         """And has not been changed since it was."""
@@ -142,9 +154,12 @@ class PendingQueue:
             self.shapes.clear()
         if self.preemptor is not None:
             self.preemptor = self.preemptor._replace(is_sticky=policy.strategy is Strategy.BEST_EFFORT)
-        waiting = list(self._active)
-        self._active = self._lanes()
+        waiting, parked = list(self.active()), list(self.parked())
+        self._active, self._crowds, self._by_shape = self._lanes(), Crowds(), ShapeIndex()
+        self._parked = {info.key: info for info in parked}
+        self._alone.clear()
         self._active.put_all(waiting, self._sticky())
+        self._by_shape.add_new(info.key for info in waiting)
         self._positions = None
 
     def push(self, info: WorkloadInfo, now: Instant) -> None:
@@ -155,17 +170,15 @@ class PendingQueue:
         if flying is not None:
             self._in_flight[key] = flying._replace(info=info)
             return
-        parked = self.parked.get(key)
+        parked = self.get_parked(key)
         if parked is not None and not _differs(parked, info):
-            self._keep_parked(parked, info)
+            self._keep_parked(parked, info, now)
             return
-        if parked is not None:
-            self._unpark(key)
-        if key not in self._active and not is_backoff_over(info, now):
-            self.parked[key] = info
+        was_active = self._take_out(key)
+        if not was_active and not is_backoff_over(info, now):
+            self._parked[key] = info
         elif self.shapes and info.shape in self.shapes:
-            self._deactivate(key)
-            self._park_for_shape(info)
+            self._park_for_shape(info, self.shapes[info.shape].reason)
         else:
             self._activate(info)
 
@@ -173,7 +186,7 @@ class PendingQueue:
         info = self._active.pop()
         self._pop_cycle += 1
         if info is not None:
-            self._by_shape.discard(info.key)
+            self._has_left(info.key)
             self._in_flight[info.key] = _InFlight(info, self._pop_cycle)
             ledger = self._deciding_ledger()
             if ledger is not None:
@@ -205,11 +218,14 @@ class PendingQueue:
         )
         if again and is_backoff_over(info, now):
             return self._reactivate(info)
-        if key in self.parked or key in self._active:
+        if key in self:
             return False
-        self.parked[key] = info
         if reason in HOLDS_FOR_SHAPE and self._shares_verdicts():
-            self.hold_shape(info.shape, Verdict(shown or _shown_reason(info), key))
+            verdict = Verdict(shown or _shown_reason(info), key)
+            self.hold_shape(info.shape, verdict)
+            self._join(info, verdict.reason)
+        else:
+            self._parked[key] = info
         return True
 
     def hold_shape(self, shape: str, verdict: Verdict) -> int:
@@ -217,47 +233,62 @@ class PendingQueue:
         if not shape:
             return 0
         self.shapes[shape] = verdict
-        alike = self._by_shape.keys_of(shape, self._active)
-        for key in alike:
-            info = self._deactivate(key)
-            if info is not None:
-                self._park_for_shape(info)
-        return len(alike)
+        moved, single = 0, list[WorkloadInfo]()
+        for key in self._by_shape.keys_of(shape, self._active):
+            self._by_shape.discard(key)
+            info = self._active.discard(key)
+            if info is not None and self._crowds.leads(key):
+                moved += self._close_crowd(info, verdict.reason)
+            elif info is not None:
+                single.append(info)
+        for info in single:
+            self._park_for_shape(info, verdict.reason)
+        return moved + len(single)
 
     def flush(self, namespaces: frozenset[str], now: Instant) -> int:
         """Something changed that could help: parked workloads of these namespaces are looked at again, unless they
         still rest. How many."""
         self._flush_cycle = self._pop_cycle
         self.shapes.clear()
-        if not self.parked:
-            return 0
         back = [
             info
-            for info in self.parked.values()
+            for info in self._parked.values()
             if info.view.metadata.namespace in namespaces and is_backoff_over(info, now)
         ]
-        if len(back) == len(self.parked):
-            self.parked.clear()
-            self._untold.clear()
+        if len(back) == len(self._parked):
+            self._parked.clear()
         else:
             for info in back:
-                self._unpark(info.key)
+                del self._parked[info.key]
+        if self._untold:
+            for info in back:
+                self._untold.pop(info.key, None)
+        self._alone.clear()
+        size, fronts = self._crowds.open(namespaces)
+        size += len(back)
+        back.extend(fronts)
         self._active.put_all(back, self._sticky())
         self._by_shape.add_new(info.key for info in back)
         self._positions = None
-        return len(back)
+        return size
 
     def delete(self, key: str) -> None:
         self._positions = None
-        if self._deactivate(key) is None and self._in_flight.pop(key, None) is None and key in self.parked:
-            self._unpark(key)
+        self._in_flight.pop(key, None)
+        self._take_out(key)
         if self.preemptor is not None and self.preemptor.key == key:
             self.preemptor = None
 
     def take_moved(self) -> list[tuple[WorkloadInfo, Verdict]]:
-        """Parked for their shape without being looked at, and not told before."""
-        told = [(info, self.shapes[info.shape]) for info in self._untold.values() if info.shape in self.shapes]
-        self._untold.clear()
+        """Parked for their shape without being looked at, and not told so before."""
+        told, later = list[tuple[WorkloadInfo, Verdict]](), dict[str, WorkloadInfo]()
+        for key, info in self._untold.items():
+            verdict = self.shapes.get(info.shape)
+            if verdict is not None and self.get_parked(key) is not None:
+                told.append((info, verdict))
+            elif key in self._crowds or self._crowds.leads(key):
+                later[key] = info  # active again before anybody was told: the next verdict may be the same
+        self._untold = later
         return told
 
     # Within
@@ -284,31 +315,72 @@ class PendingQueue:
         self._active.put(info, self._rank(info.key))
         self._by_shape.add(info.key)
 
-    def _deactivate(self, key: str) -> WorkloadInfo | None:
-        self._by_shape.discard(key)
-        return self._active.discard(key)
-
     def _reactivate(self, info: WorkloadInfo) -> bool:
-        if info.key in self._active:
+        parked = self.get_parked(info.key)
+        if parked is None and info.key in self:
             return False
-        parked = self.parked.get(info.key)
-        if parked is not None:
-            self._unpark(info.key)
+        self._take_out(info.key)
         self._activate(parked or info)
         return True
 
-    def _keep_parked(self, old: WorkloadInfo, new: WorkloadInfo) -> None:
+    def _has_left(self, key: str) -> None:
+        """It stands no longer among the active ones."""
+        self._untold.pop(key, None)
+        self._by_shape.discard(key)
+        front = self._crowds.next_after(key)
+        if front is not None:
+            self._activate(front)
+
+    def _take_out(self, key: str) -> bool:
+        """From wherever it waits. Whether it was active."""
+        if self._active.discard(key) is not None:
+            self._has_left(key)
+            return True
+        self._untold.pop(key, None)
+        if key in self._crowds:
+            return self._crowds.discard(key)
+        self._parked.pop(key, None)
+        return False
+
+    def _keep_parked(self, old: WorkloadInfo, new: WorkloadInfo, now: Instant) -> None:
         new.scan = old.scan
-        self.parked[new.key] = new
+        if old.key in self._parked:
+            self._parked[new.key] = new
+        elif is_backoff_over(new, now):
+            self._crowds.replace(new)
+        else:
+            self._crowds.discard(new.key)  # a crowd is flushed as one, and this one is to rest
+            self._parked[new.key] = new
         if new.key in self._untold:
             self._untold[new.key] = new
 
-    def _park_for_shape(self, info: WorkloadInfo) -> None:
-        self.parked[info.key] = self._untold[info.key] = info
+    def _park_for_shape(self, info: WorkloadInfo, reason: str) -> None:
+        self._untold[info.key] = info
+        self._join(info, reason)
 
-    def _unpark(self, key: str) -> None:
-        del self.parked[key]
-        self._untold.pop(key, None)
+    def _join(self, info: WorkloadInfo, reason: str) -> None:
+        """A shape that only one workload has makes no crowd."""
+        where = info.local_queue, info.shape
+        sticky = self._sticky()
+        if info.key == sticky:
+            self._parked[info.key] = info  # it does not stand in line with its like
+            return
+        if not self._crowds.has_closed(where):
+            alike = self._parked.get(self._alone.get(where, ""))
+            if alike is None or alike.key == sticky or (alike.local_queue, alike.shape) != where:
+                self._alone[where] = info.key
+                self._parked[info.key] = info
+                return
+            del self._parked[alike.key], self._alone[where]
+            self._crowds.join(alike, reason)
+        self._crowds.join(info, reason)
+
+    def _close_crowd(self, front: WorkloadInfo, reason: str) -> int:
+        crowd = self._crowds.close(front)
+        if crowd.reason != reason:
+            crowd.reason = reason
+            self._untold.update((info.key, info) for info in crowd.members)
+        return len(crowd.members)
 
     def _set_preemptor(self, info: WorkloadInfo) -> None:
         old = self.preemptor

@@ -250,7 +250,7 @@ class PendingQueues:
 
     def inadmissible(self, queue: str) -> list[WorkloadInfo]:
         pending = self.queues.get(queue)
-        return [] if pending is None else list(pending.parked.values())
+        return [] if pending is None else list(pending.parked())
 
     def leads_to(self, local_queue: str) -> str:
         """The cluster queue behind a local queue; empty where there is none, or the door is shut."""

@@ -160,7 +160,7 @@ def requeue(case: Case) -> Outcome:
     queue.requeue(info, RequeueReason(inputs.get("reason") or ""), now)
     is_sticky = queue.preemptor is not None and queue.preemptor.key == info.key and queue.preemptor.is_sticky
     return (
-        compare("inadmissible", info.key in queue.parked, want["wantInadmissible"])
+        compare("inadmissible", queue.get_parked(info.key) is not None, want["wantInadmissible"])
         or compare("sticky", is_sticky, want.get("wantSticky") or False)
         or Passed()
     )
@@ -175,7 +175,7 @@ def push(case: Case) -> Outcome:
     want, found, now = case["want"], settings(case), now_of(case)
     queue = PendingQueue(policy(), found)
     queue.push(pending(case["inputs"]["workload"], "cq", found), now)
-    parked = set(queue.parked)
+    parked = keys(queue.parked())
     first = queue.pop()
     wanted = want["wantWorkload"]
     return (
