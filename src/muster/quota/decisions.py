@@ -7,7 +7,7 @@ looked at again a moment later costs neither. The new document is made from what
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from muster.api import timestamps
 from muster.api.meta import Instant
@@ -21,6 +21,7 @@ from muster.quota.queueing import RequeueReason
 from muster.quota.settings import Settings
 from muster.quota.workloads import JOB_UID_LABEL, REQUEUED, WorkloadInfo
 
+EventType: TypeAlias = Literal["Normal", "Warning"]
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 REPLACED: Final = "WorkloadSliceReplaced"
@@ -33,7 +34,7 @@ class Event:
     """`about`: the workload, by key."""
 
     about: str
-    type: str
+    type: EventType
     reason: str
     message: str
 
@@ -239,7 +240,7 @@ def requested(info: WorkloadInfo) -> list[Document]:
     return listed
 
 
-def _event(about: str, type: str, reason: str, message: str) -> Event:
+def _event(about: str, type: EventType, reason: str, message: str) -> Event:
     return Event(about, type, reason, status.shortened(message, status.MOST_EVENT_TEXT))
 
 
