@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster.api import core, kueue
+from muster.api import core, kueue, timestamps
 from muster.api.meta import Instant, ObjectMeta
 from muster.quota.cycle import Cycle
 from muster.quota.decisions import Admission, CycleResult, Eviction, Replacement, Requeue
+from muster.quota.fair_admission import Ledger
 from muster.quota.limits import LimitRanges
 from muster.quota.queueing import PendingQueues, SecondPass
 from muster.quota.queueing.pending import Verdict
@@ -168,7 +169,10 @@ class Engine:
         self.flush(neighbours, now)
 
     def local_queue_changed(self, view: kueue.LocalQueue, now: Instant) -> None:
-        self.state.local_queues[f"{view.metadata.namespace}/{view.metadata.name}"] = view
+        key = f"{view.metadata.namespace}/{view.metadata.name}"
+        if self.pending.ledger is not None and key not in self.state.local_queues:
+            _open_account(self.pending.ledger, key, view.status)
+        self.state.local_queues[key] = view
         self.pending.set_local_queue(view, now)
         self._touch(view.spec.cluster_queue)
 
@@ -375,3 +379,11 @@ class Engine:
             self.workload_removed(key, now)
         else:
             self.workload_changed(view, now)
+
+
+def _open_account(ledger: Ledger, local_queue: str, status: kueue.LocalQueueStatus) -> None:
+    """What a local queue used in an earlier life of this process, its status remembers."""
+    sharing = status.fair_sharing
+    known = sharing.admission_fair_sharing_status if sharing is not None else None
+    if known is not None and known.last_update:
+        ledger.seed(local_queue, known.consumed_resources or {}, timestamps.parse(known.last_update))

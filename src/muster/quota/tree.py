@@ -249,6 +249,22 @@ class QuotaTree:
         self.settle()
         return self._parents.get((True, queue), "") in self.cycles
 
+    def circle(self, queue: str) -> list[str]:
+        """The cohorts that are each other's parents, in or below which the queue is; from the alphabetically first on,
+        so that all who are told are told the same."""
+        self.settle()
+        seen: dict[str, None] = {}
+        cohort = self._parents.get((True, queue), "")
+        while cohort and cohort not in seen:
+            seen[cohort] = None
+            cohort = self._parents[False, cohort]
+        if not cohort:
+            return []
+        names = list(seen)
+        names = names[names.index(cohort) :]
+        first = names.index(min(names))
+        return [*names[first:], *names[:first]]
+
     def _roots(self) -> list[Node]:
         return [node for node in (*self.queues.values(), *self.cohorts.values()) if node.parent is None]
 

@@ -41,6 +41,8 @@ KINDS = (
     kueue.WORKLOAD,
 )
 """In the order in which they are read first: workloads last, when all that they need is known."""
+_BY_SPEC = frozenset({kueue.TOPOLOGY, kueue.RESOURCE_FLAVOR, kueue.COHORT, kueue.CLUSTER_QUEUE, kueue.LOCAL_QUEUE})
+"""Whose status and finalizers are ours, and no news: they change all the time."""
 
 
 class QuotaController:
@@ -93,10 +95,11 @@ class _Run:
     def _heard(self, event: Event) -> None:
         found = event.object
         assert found is not None
-        if event.change is Change.DELETED:
-            self._last.pop((found.kind, found.key), None)
-        else:
+        known = self._last.pop((found.kind, found.key), None)
+        if event.change is not Change.DELETED:
             self._last[found.kind, found.key] = found
+            if known is not None and found.kind in _BY_SPEC and _means_the_same(known, found):
+                return
         self._inbox.append(event)
         self._news.set()
 
@@ -178,6 +181,10 @@ def _taker(view: type[V], changed: Callable[[V, Instant], None], removed: Callab
             changed(found.read(view), now)
 
     return take
+
+
+def _means_the_same(old: Object, new: Object) -> bool:
+    return old.meta.generation == new.meta.generation and old.meta.annotations == new.meta.annotations
 
 
 def _first_things_first(event: Event) -> tuple[int, str, int]:
