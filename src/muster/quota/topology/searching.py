@@ -61,6 +61,8 @@ class Search:
         free = {resource: self._free(resource) for resource in needs}
         counts = self._counts(workers, leader, shape, free, inside)
         wanted = workers.count // shape.slice_size
+        if not wanted and leader is None:
+            return Placed(TopologyAssignment(tree.assigned_levels, ())), None
         ascending = shape.is_unconstrained and Gate.TAS_PROFILE_MIXED in self._gates
         found = self._balanced(counts, wanted, leader is not None)
         if found is not None:

@@ -68,11 +68,11 @@ class Tree:
         return slice(int(first[domain]), int(first[domain + 1]))
 
     def pooled_children(self, level: int, domains: Positions) -> Positions:
-        """Rows one level below, of all these domains together."""
+        """Rows one level below, of all these domains together, in order."""
         first = self.first_child[level]
         if len(domains) == 1:
             return np.arange(first[domains[0]], first[domains[0] + 1])
-        return np.concatenate([np.arange(first[domain], first[domain + 1]) for domain in domains])
+        return np.concatenate([np.arange(first[domain], first[domain + 1]) for domain in np.sort(domains)])
 
     def leaves(self, level: int, domain: int) -> Span:
         first = self.first_leaf[level]
