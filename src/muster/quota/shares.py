@@ -40,12 +40,13 @@ class Share:
         return any(what in self.borrowed for what in whats)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Share) and self._order() == other._order()
+        return isinstance(other, Share) and self.order == other.order
 
     def __lt__(self, other: "Share") -> bool:
-        return self._order() < other._order()
+        return self.order < other.order
 
-    def _order(self) -> tuple[float, float]:
+    @property
+    def order(self) -> tuple[float, float]:
         """Among borrowers without any weight, the one that borrows more."""
         value = self.value
         return (value, self.ratio if value == inf else 0.0)

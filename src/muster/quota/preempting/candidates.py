@@ -110,8 +110,8 @@ class Candidates:
             asked = cohort
 
     def _beyond_quota(self, cohort: Node, asked: Node) -> Iterator[QueueState]:
-        for child in cohort.children:
-            if child is asked or child.is_within_nominal(self._wanted.needing):
+        for child in cohort.children_beyond(self._wanted.needing):
+            if child is asked:
                 continue
             if not child.is_queue:
                 yield from self._beyond_quota(child, asked)

@@ -12,7 +12,7 @@ from muster.quota.state import QuotaState
 def find(state: QuotaState, wanted: Wanted, candidates: Candidates) -> list[Target]:
     """Nobody, where nothing helps."""
     for may_borrow in _attempts(wanted, candidates):
-        with Room(state, wanted, may_borrow=may_borrow) as room:
+        with Room(state, wanted, may_borrow=may_borrow, is_partial=True) as room:
             found = _attempt(room, wanted, candidates, may_borrow)
         if found:
             return found

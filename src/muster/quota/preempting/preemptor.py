@@ -37,7 +37,7 @@ class Preemptor:
         """What preemption could do for so much of one thing, whatever else the workload needs, and how high up the
         lender would be afterwards."""
         targets = self._find(Wanted(info, queue, frozenset((what,)), {what: amount}))
-        with self._without(targets):
+        with _without(targets, what):
             height, _ = queue.node.borrow_height(what, amount)
         if not targets:
             return Possibility.NO_CANDIDATES, height
@@ -62,19 +62,21 @@ class Preemptor:
             found = self._active[queue.name] = self._state.is_active(queue)
         return found
 
-    @contextmanager
-    def _without(self, targets: Sequence[Target]) -> Iterator[None]:
-        for target in targets:
-            target.queue.node.remove_all(target.info.usage.quota)
-        try:
-            yield
-        finally:
-            for target in reversed(targets):
-                target.queue.node.add_all(target.info.usage.quota)
-
     def _replaced(self, info: WorkloadInfo) -> WorkloadInfo | None:
         """The slice whose place it takes: what that one has need not be found again."""
         key = info.replaced_key
         if key is None or Gate.ELASTIC_JOBS_VIA_WORKLOAD_SLICES not in self._state.settings.gates:
             return None
         return self._state.holder(key)
+
+
+@contextmanager
+def _without(targets: Sequence[Target], what: FlavorResource) -> Iterator[None]:
+    held = [(target.queue.node, target.info.usage.quota.get(what, 0)) for target in targets]
+    for node, amount in held:
+        node.remove(what, amount)
+    try:
+        yield
+    finally:
+        for node, amount in held:
+            node.add(what, amount)

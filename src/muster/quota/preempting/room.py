@@ -1,6 +1,6 @@
 """Room for a workload, while others are taken out in thought."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -18,9 +18,11 @@ class Room:
     how much must be taken out at least before measuring again can be worth it.
     """
 
-    def __init__(self, state: QuotaState, wanted: Wanted, *, may_borrow: bool) -> None:
+    def __init__(self, state: QuotaState, wanted: Wanted, *, may_borrow: bool, is_partial: bool = False) -> None:
+        """`is_partial`: of what nobody asks for nothing is taken out, so nothing may be concluded from it."""
         self._state = state
         self._wanted = wanted
+        self._whats = tuple(wanted.needing.union(wanted.amounts)) if is_partial else None
         self._node = wanted.queue.node
         self._may_borrow = may_borrow
         self._taken: dict[str, tuple[QueueState, WorkloadInfo]] = {}
@@ -34,9 +36,22 @@ class Room:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for queue, info in reversed(self._taken.values()):
-            self._return(queue, info)
+        if self._wanted.places:
+            for queue, info in self._taken.values():
+                self._state.add_usage(queue, info.usage)
+        else:
+            self._return_all()
         self._taken.clear()
+
+    def _return_all(self) -> None:
+        """Queue by queue: what a tree has used in the end does not depend on the order."""
+        totals: dict[str, dict[FlavorResource, int]] = {}
+        for queue, info in self._taken.values():
+            total = totals.setdefault(queue.name, {})
+            for what, amount in self._amounts(info).items():
+                total[what] = total.get(what, 0) + amount
+        for name, total in totals.items():
+            self._state.queues[name].node.add_all(total)
 
     @contextmanager
     def holding_wanted(self) -> Iterator[None]:
@@ -52,28 +67,30 @@ class Room:
     # Moves
 
     def take(self, queue: QueueState, info: WorkloadInfo) -> None:
-        usage = info.usage
         if self._wanted.places:
-            self._state.remove_usage(queue, usage)
+            self._state.remove_usage(queue, info.usage)
             self._forget_placing(info)
         else:
-            queue.node.remove_all(usage.quota)
+            queue.node.remove_all(self._amounts(info))
         self._taken[info.key] = (queue, info)
-        lacking = self._lacking
+        lacking, quota = self._lacking, info.usage.quota
         for what in lacking:
-            lacking[what] -= usage.quota.get(what, 0)
+            lacking[what] -= quota.get(what, 0)
 
     def give_back(self, queue: QueueState, info: WorkloadInfo) -> None:
         del self._taken[info.key]
-        self._return(queue, info)
-        self._forget_placing(info)
-        self._lacking = {}
-
-    def _return(self, queue: QueueState, info: WorkloadInfo) -> None:
         if self._wanted.places:
             self._state.add_usage(queue, info.usage)
+            self._forget_placing(info)
         else:
-            queue.node.add_all(info.usage.quota)
+            queue.node.add_all(self._amounts(info))
+        self._lacking = {}
+
+    def _amounts(self, info: WorkloadInfo) -> Mapping[FlavorResource, int]:
+        quota = info.usage.quota
+        if self._whats is None:
+            return quota
+        return {what: quota[what] for what in self._whats if what in quota}
 
     def _forget_placing(self, info: WorkloadInfo) -> None:
         if not self._wanted.places.keys().isdisjoint(info.usage.topology):

@@ -4,7 +4,9 @@ Shares are kept from step to step: a workload that goes changes those of its que
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
+from typing import Final, TypeAlias
 
 from muster.quota.ranking import Rank, Ranked
 from muster.quota.shares import Share, share_of
@@ -28,23 +30,33 @@ class Shares:
             self._known.pop(cohort, None)
 
 
-class Visits:
-    """Which queue is next, again and again; whoever asks takes from it, or drops it, before asking again."""
+_Key: TypeAlias = tuple[float, float, bool, str, bool, bool, Rank]
+_NO_RANK: Final[Rank] = (0, 0.0, "")
 
-    def __init__(self, preemptor: Node, candidates: Mapping[Node, Iterable[Ranked]], shares: Shares) -> None:
+
+class Visits:
+    """Which queue is next, again and again; whoever asks takes from it, or drops it, before asking again.
+
+    Taking only ever lowers a share, and brings a later candidate to the front: the key of a child never gets better. So
+    a heap with outdated keys will do: what comes out on top either is the best, or goes back with its new key.
+    """
+
+    def __init__(self, preemptor: Node, candidates: Mapping[Node, Sequence[Ranked]], shares: Shares) -> None:
         self._preemptor = preemptor
         self._path = {preemptor, *preemptor.ancestors()}
         self._shares = shares
-        self._waiting = {node: deque(infos) for node, infos in candidates.items()}
-        self._children: dict[Node, list[Node]] = {}
-        """By cohort, those among them below which there may be somebody left."""
-        for node in self._waiting:
-            self._enlist(node)
+        self._waiting = {node: deque(infos) for node, infos in candidates.items() if infos}
+        self._heaps: dict[Node, list[tuple[_Key, int, Node]]] = {}
+        """By cohort, its children below which there may be somebody left."""
+        for number, node in enumerate(self._waiting):
+            self._enlist(node, number)
+        for heap in self._heaps.values():
+            heapify(heap)
 
-    def _enlist(self, node: Node) -> None:
+    def _enlist(self, node: Node, number: int) -> None:
         while node.parent is not None:
-            is_known = node.parent in self._children
-            self._children.setdefault(node.parent, []).append(node)
+            is_known = node.parent in self._heaps
+            self._heaps.setdefault(node.parent, []).append((self._key(node), number, node))
             if is_known:
                 return
             node = node.parent
@@ -63,7 +75,7 @@ class Visits:
         if self._preemptor.parent is None:
             return self._preemptor if self._waiting.get(self._preemptor) else None
         root = self._preemptor.root()
-        while root in self._children:
+        while root in self._heaps:
             found = self._below(root)
             if found is not None:
                 return found
@@ -71,38 +83,36 @@ class Visits:
 
     def _below(self, cohort: Node) -> Node | None:
         while True:
-            alive = [child for child in self._children[cohort] if self._is_alive(child)]
-            if not alive:
-                del self._children[cohort]
+            best = self._best(self._heaps[cohort])
+            if best is None:
+                del self._heaps[cohort]
                 return None
-            self._children[cohort] = alive
-            found = self._first(alive)
-            if found.is_queue:
-                return found
-            cohort = found
+            if best.is_queue:
+                return best
+            cohort = best
+
+    def _best(self, heap: list[tuple[_Key, int, Node]]) -> Node | None:
+        while heap:
+            key, number, child = heap[0]
+            if not self._is_alive(child):
+                heappop(heap)
+                continue
+            current = self._key(child)
+            if current == key:
+                return child
+            heapreplace(heap, (current, number, child))
+        return None
 
     def _is_alive(self, child: Node) -> bool:
         """Whether there is anybody left to take, and the child is the preemptor's own or borrows."""
-        if not (self._waiting[child] if child.is_queue else child in self._children):
+        if not (self._waiting[child] if child.is_queue else child in self._heaps):
             return False
-        is_own = child is self._preemptor if child.is_queue else child in self._path
-        return is_own or bool(self._shares.of(child).borrowed)
+        return child in self._path or bool(self._shares.of(child).borrowed)
 
-    def _first(self, children: list[Node]) -> Node:
-        best = children[0]
-        for child in children[1:]:
-            if self._comes_before(child, best):
-                best = child
-        return best
-
-    def _comes_before(self, one: Node, other: Node) -> bool:
-        ours, theirs = self._shares.of(one), self._shares.of(other)
-        if ours != theirs:
-            return ours > theirs
-        if one.is_queue and other.is_queue:
-            return self._first_candidate(one) < self._first_candidate(other)
-        return not one.is_queue and (other.is_queue or one.name < other.name)
-
-    def _first_candidate(self, queue: Node) -> tuple[bool, bool, Rank]:
-        rank, info = self._waiting[queue][0]
-        return not info.is_evicted, queue is self._preemptor, rank
+    def _key(self, child: Node) -> _Key:
+        """The highest share comes first; of two alike a cohort, and of two queues the one whose next candidate does."""
+        value, ratio = self._shares.of(child).order
+        if not child.is_queue:
+            return -value, -ratio, False, child.name, False, False, _NO_RANK
+        rank, info = self._waiting[child][0]
+        return -value, -ratio, True, "", not info.is_evicted, child is self._preemptor, rank

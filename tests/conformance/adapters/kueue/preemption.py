@@ -64,7 +64,7 @@ def issued_twice(case: Case) -> Outcome:
     scene, want = _Scene(case), case["want"]
     first = scene.targets()
     for target in _untold(first):
-        target.queue.put(assuming.evicted(target.info, status.Evicted.PREEMPTED, scene.now))
+        target.queue.put(assuming.evicted(target.info, status.Evicted.PREEMPTED, case["now"], scene.state.settings))
     second = scene.targets()
     return (
         compare("preempted at first", len(first), want["wantFirstCallPreempted"])
