@@ -20,12 +20,8 @@ from muster.quota.state import QueueState, QuotaState
 from muster.quota.tree import Node
 from muster.quota.workloads import WorkloadInfo
 from tests.conformance.adapters.kueue import building
-from tests.conformance.cases import Adapters, Case, NotApplicable, Outcome, Passed, compare
+from tests.conformance.cases import Adapters, Case, Outcome, Passed, compare
 
-CONCURRENT = (
-    "Somebody else updates the workload between two calls of Kueue's client; a write here names the version that it "
-    "was based on, and a conflict drops the decision (tests of the store and of the quota controller hold that)"
-)
 MODES = {mode.shown: mode for mode in Mode}
 
 
@@ -57,6 +53,35 @@ def fair(case: Case) -> Outcome:
         or compare("state afterwards", columns(scene.state), scene.before)
         or Passed()
     )
+
+
+def modified_meanwhile(case: Case) -> Outcome:
+    """Somebody rewrites every workload after the decision and before it is written: what is written is a change of the
+    status, of the workload as it is then."""
+    scene = _Scene(case)
+    documents = {_key(document): _rewritten(document) for document in case["inputs"]["workloads"]}
+    for target in scene.targets():
+        told = message_for(scene.incoming, scene.queue, target)
+        written = status.preempt(documents[target.info.key], target.reason, told, scene.now)
+        documents[target.info.key] = _rewritten(written)
+    versions = {key: document["metadata"]["resourceVersion"] for key, document in documents.items()}
+    wanted = case["want"]["wantWorkloads"]
+    return (
+        compare("versions", versions, {_key(document): document["metadata"]["resourceVersion"] for document in wanted})
+        or compare(
+            "workloads",
+            sorted((_comparable(document) for document in documents.values()), key=_document_name),
+            sorted((_comparable(document) for document in wanted), key=_document_name),
+        )
+        or Passed()
+    )
+
+
+def _rewritten(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **document,
+        "metadata": {**document["metadata"], "resourceVersion": str(int(document["metadata"]["resourceVersion"]) + 1)},
+    }
 
 
 def issued_twice(case: Case) -> Outcome:
@@ -225,10 +250,6 @@ def priorities(case: Case) -> Outcome:
     )
 
 
-def concurrent(case: Case) -> Outcome:
-    return NotApplicable(CONCURRENT)
-
-
 def _now(case: Case) -> Instant:
     return timestamps.parse(case["now"])
 
@@ -244,5 +265,5 @@ ADAPTERS: Adapters = {
     "preemption.common.TestSatisfiesPreemptionPolicy": policy,
     "preemption.TestPreemptionMessage": worded,
     "preemption.TestPriorityInfo": priorities,
-    "preemption.TestPreemptionWhenWorkloadModifiedConcurrently": concurrent,
+    "preemption.TestPreemptionWhenWorkloadModifiedConcurrently": modified_meanwhile,
 }
