@@ -44,7 +44,7 @@ def _view(kind: Kind, document: Document) -> Resource:
 
 def _engine() -> Engine:
     engine = Engine(Settings())
-    engine.namespace_changed(core.Namespace(metadata=_meta("default")), _NOW)
+    engine.namespace_changed(core.Namespace(metadata=_meta("default")))
     return engine
 
 
@@ -79,7 +79,7 @@ def _queue(engine: Engine, name: str, cohort: str, quota: int, **spec: object) -
 def _flavor(engine: Engine, spec: Document | None = None) -> None:
     view = _view(kueue.RESOURCE_FLAVOR, {"metadata": {"name": "default"}, "spec": spec or {}})
     assert isinstance(view, kueue.ResourceFlavor)
-    engine.flavor_changed(view, _NOW)
+    engine.flavor_changed(view)
 
 
 def _workload(name: str, queue: str, cpu: str, priority: int, count: int = 1, **pods: object) -> kueue.Workload:
@@ -145,7 +145,7 @@ def _placement() -> float:
     levels = [{"nodeLabel": label} for label in ("block", "rack", "kubernetes.io/hostname")]
     topology = _view(kueue.TOPOLOGY, {"metadata": {"name": "t"}, "spec": {"levels": levels}})
     assert isinstance(topology, kueue.Topology)
-    engine.topology_changed(topology, _NOW)
+    engine.topology_changed(topology)
     _flavor(engine, {"topologyName": "t"})
     _queue(engine, "q", "c", 1_000_000)
     request = {"topologyRequest": {"required": "rack"}}

@@ -14,7 +14,7 @@ from muster.api import core, kueue, timestamps
 from muster.api.meta import Instant, ObjectMeta
 from muster.quota.cycle import Cycle
 from muster.quota.decisions import Admission, CycleResult, Eviction, Replacement, Requeue
-from muster.quota.fair_admission import Ledger
+from muster.quota.fair_admission import Ledger, charges_entry
 from muster.quota.limits import LimitRanges
 from muster.quota.queueing import PendingQueues, SecondPass
 from muster.quota.queueing.pending import Verdict
@@ -51,6 +51,9 @@ class Engine:
         self._assumed: dict[str, WorkloadInfo | None] = {}  # by key, what it held before
         self._evicting: set[str] = set()  # told to stop by us, and not yet seen to have been
         self._dirty: dict[str, None] = {}  # queues where something happened, in that order
+        self._to_flush: dict[str, None] = {}  # queues whose neighbours may fit now
+        self._cohorts_to_flush: dict[str, None] = {}
+        self._has_freed_nodes = False
         self._waits: dict[str, Requeue] = {}
         self._rounds: dict[str, int] = {}  # how often in vain since anything moved, for those with flavors left to try
         self._cycles = 0
@@ -72,7 +75,7 @@ class Engine:
         self._assumed.pop(info.key, None)
         self.second_pass.forget(info.key)
         if known is not None:
-            self._release(info.key, now)
+            self._release(info.key)
         if info.is_queueable(self.settings):
             self.pending.push(info, now)
             self._touch(self._queue_of(info))
@@ -80,13 +83,13 @@ class Engine:
             self.pending.delete(info.key)
             self._waits.pop(info.key, None)
 
-    def workload_removed(self, key: str, now: Instant) -> None:
+    def workload_removed(self, key: str) -> None:
         self._assumed.pop(key, None)
         self._evicting.discard(key)
         self._waits.pop(key, None)
         self.second_pass.forget(key)
         self.pending.delete(key)
-        self._release(key, now)
+        self._release(key)
 
     def _read(self, view: kueue.Workload, now: Instant) -> WorkloadInfo:
         admission = view.status.admission
@@ -110,30 +113,25 @@ class Engine:
         self.pending.delete(info.key)
         self.state.add(info)
         if known is not None and known.usage.quota != info.usage.quota:
-            self._make_room(info.queue, now)
+            self._make_room(info)
         if self.pending.ledger is not None and info.is_admitted and (known is None or not known.is_admitted):
             self.pending.ledger.settle(info.key, self.used_by(info.local_queue), now)
         self.second_pass.update(info)
         self.second_pass.queue(info, now)
 
-    def _release(self, key: str, now: Instant) -> None:
+    def _release(self, key: str) -> None:
         info = self.state.remove(key)
         if info is not None:
             if self.pending.ledger is not None:
                 self.pending.ledger.drop(key)
-            self._make_room(info.queue, now)
+            self._make_room(info)
 
-    def _make_room(self, queue: str, now: Instant) -> None:
-        """Whoever shares quota, or nodes, with that queue may fit now."""
-        self.state.make_room(queue)
-        self.flush([queue, *self._neighbours(queue)], now)
-
-    def _neighbours(self, queue: str) -> Iterable[str]:
-        """Queues that place workloads on the same nodes by topology: what leaves one tree makes room in another."""
-        known = self.state.queues.get(queue)
-        if known is None or not any(self.state.topologies.flavor(flavor) for flavor in known.policy.flavors):
-            return ()
-        return self._with_topology()
+    def _make_room(self, info: WorkloadInfo) -> None:
+        """Whoever shares quota with that queue, or places workloads on the same nodes, may fit now."""
+        self.state.make_room(info.queue)
+        self.flush([info.queue])
+        if info.usage.topology:
+            self._has_freed_nodes = True
 
     def _with_topology(self) -> list[str]:
         return [
@@ -160,13 +158,13 @@ class Engine:
         neighbours = self._tree_of(name) if known is not None else []
         self.state.set_queue(view)
         self.pending.set_queue(self.state.queues[name].policy, now)
-        self.flush([*neighbours, name], now)
+        self.flush([*neighbours, name])
 
-    def queue_removed(self, name: str, now: Instant) -> None:
+    def queue_removed(self, name: str) -> None:
         neighbours = self._tree_of(name)
         self.state.remove_queue(name)
         self.pending.remove_queue(name)
-        self.flush(neighbours, now)
+        self.flush(neighbours)
 
     def local_queue_changed(self, view: kueue.LocalQueue, now: Instant) -> None:
         key = f"{view.metadata.namespace}/{view.metadata.name}"
@@ -176,78 +174,85 @@ class Engine:
         self.pending.set_local_queue(view, now)
         self._touch(view.spec.cluster_queue)
 
-    def local_queue_removed(self, key: str, now: Instant) -> None:
+    def local_queue_removed(self, key: str) -> None:
         removed = self.state.local_queues.pop(key, None)
         self.pending.remove_local_queue(key)
         if removed is not None:
-            self.flush([removed.spec.cluster_queue], now)
+            self.flush([removed.spec.cluster_queue])
 
-    def cohort_changed(self, view: kueue.Cohort, now: Instant) -> None:
+    def cohort_changed(self, view: kueue.Cohort) -> None:
         self.state.set_cohort(view)
-        self._flush_cohort(view.metadata.name, now)
+        self._cohorts_to_flush[view.metadata.name] = None
 
-    def cohort_removed(self, name: str, now: Instant) -> None:
+    def cohort_removed(self, name: str) -> None:
         self.state.remove_cohort(name)
-        self._flush_cohort(name, now)
+        self._cohorts_to_flush[name] = None
 
-    def _flush_cohort(self, name: str, now: Instant) -> None:
-        self.state.settle()
-        node = self.state.tree.cohorts.get(name)
-        if node is not None:
-            self.flush([queue.name for queue in node.root().queues()], now)
-
-    def flavor_changed(self, view: kueue.ResourceFlavor, now: Instant) -> None:
+    def flavor_changed(self, view: kueue.ResourceFlavor) -> None:
         self.state.set_flavor(view)
-        self._flush_where(lambda queue: view.metadata.name in queue.policy.flavors, now)
+        self._flush_where(lambda queue: view.metadata.name in queue.policy.flavors)
 
-    def flavor_removed(self, name: str, now: Instant) -> None:
+    def flavor_removed(self, name: str) -> None:
         self.state.remove_flavor(name)
-        self._flush_where(lambda queue: name in queue.policy.flavors, now)
+        self._flush_where(lambda queue: name in queue.policy.flavors)
 
-    def check_changed(self, view: kueue.AdmissionCheck, now: Instant) -> None:
+    def check_changed(self, view: kueue.AdmissionCheck) -> None:
         self.state.checks[view.metadata.name] = view
-        self._flush_where(lambda queue: view.metadata.name in queue.policy.checks, now)
+        self._flush_where(lambda queue: view.metadata.name in queue.policy.checks)
 
-    def check_removed(self, name: str, now: Instant) -> None:
+    def check_removed(self, name: str) -> None:
         self.state.checks.pop(name, None)
-        self._flush_where(lambda queue: name in queue.policy.checks, now)
+        self._flush_where(lambda queue: name in queue.policy.checks)
 
-    def topology_changed(self, view: kueue.Topology, now: Instant) -> None:
+    def topology_changed(self, view: kueue.Topology) -> None:
         self.state.set_topology(view)
-        self.flush(self._with_topology(), now)
+        self._has_freed_nodes = True
 
-    def topology_removed(self, name: str, now: Instant) -> None:
+    def topology_removed(self, name: str) -> None:
         self.state.remove_topology(name)
-        self.flush(self._with_topology(), now)
+        self._has_freed_nodes = True
 
-    def namespace_changed(self, view: core.Namespace, now: Instant) -> None:
+    def namespace_changed(self, view: core.Namespace) -> None:
         labels = view.metadata.labels or {}
         name = view.metadata.name
         known = name in self.state.namespaces
         if known and self.state.namespaces[name] == labels:
             return
         self.state.namespaces[name] = labels
-        self._flush_where(lambda queue: queue.policy.selector.matches(labels), now)
+        self._flush_where(lambda queue: queue.policy.selector.matches(labels))
 
-    def namespace_removed(self, name: str, now: Instant) -> None:
+    def namespace_removed(self, name: str) -> None:
         if name in self.state.namespaces:
             del self.state.namespaces[name]
-        self.flush((), now)
+        self.flush(())
 
-    def room_on_nodes(self, now: Instant) -> None:
+    def room_on_nodes(self) -> None:
         """Nodes came, changed or were freed: what is placed by topology may fit now."""
-        self.flush(self._with_topology(), now)
+        self._has_freed_nodes = True
 
-    def _flush_where(self, concerns: Callable[[QueueState], bool], now: Instant) -> None:
-        self.flush([name for name, queue in self.state.queues.items() if concerns(queue)], now)
+    def _flush_where(self, concerns: Callable[[QueueState], bool]) -> None:
+        self.flush([name for name, queue in self.state.queues.items() if concerns(queue)])
 
-    def flush(self, queues: Sequence[str], now: Instant) -> None:
-        """What is parked in the trees of these queues is looked at again."""
+    def flush(self, queues: Iterable[str]) -> None:
+        """What is parked in the trees of these queues is looked at again, with the next step."""
         self._cycle = None
+        self._to_flush.update(dict.fromkeys(queues))
+
+    def _flush_now(self, now: Instant) -> None:
         self.state.settle()
-        self.pending.flush(queues, now)
-        for name in queues:
-            self._touch(name)
+        if self._has_freed_nodes:
+            self.flush(self._with_topology())
+        for name in self._cohorts_to_flush:
+            node = self.state.tree.cohorts.get(name)
+            if node is not None:
+                self.flush(queue.name for queue in node.root().queues())
+        if self._to_flush:
+            self.pending.flush(self._to_flush, now)
+            for name in self._to_flush:
+                self._touch(name)
+        self._has_freed_nodes = False
+        self._cohorts_to_flush.clear()
+        self._to_flush.clear()
 
     # Deciding
 
@@ -257,7 +262,8 @@ class Engine:
 
     def has_work(self, now: Instant) -> bool:
         due = self.next_due()
-        return bool(self._dirty) or (due is not None and due <= now)
+        is_told = self._dirty or self._to_flush or self._cohorts_to_flush or self._has_freed_nodes
+        return bool(is_told) or (due is not None and due <= now)
 
     def next_due(self) -> Instant | None:
         """When there is something to do though nothing happens."""
@@ -266,7 +272,7 @@ class Engine:
     def step(self, now: Instant) -> Step:
         """One cycle over the queues of one tree in which something happened, and over what is due for a second pass.
         Ask again while it `has_work`."""
-        self.state.settle()
+        self._flush_now(now)
         step = Step()
         again = self.second_pass.take(now)
         names = self._next_tree()
@@ -320,8 +326,9 @@ class Engine:
             self._assumed[key] = decided.info if decided.is_second_pass else None
             self._waits.pop(key, None)
             self.pending.delete(key)
-            if self.pending.ledger is not None and not decided.is_second_pass:
-                self.pending.ledger.charge(decided.info, self.state.queues[decided.assumed.queue].policy)
+            policy = self.state.queues[decided.assumed.queue].policy
+            if self.pending.ledger is not None and charges_entry(decided.info, policy, self.settings):
+                self.pending.ledger.charge(decided.info, policy)
         elif isinstance(decided, Eviction):
             self._evicting.add(decided.info.key)
         elif isinstance(decided, Replacement):
@@ -376,7 +383,7 @@ class Engine:
             if self.pending.ledger is not None:
                 self.pending.ledger.drop(key)
         if view is None:
-            self.workload_removed(key, now)
+            self.workload_removed(key)
         else:
             self.workload_changed(view, now)
 

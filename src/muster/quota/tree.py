@@ -42,6 +42,8 @@ class Node:
     guaranteed: dict[FlavorResource, int] = field(default_factory=dict)
     """What it never lends: the parent does not see it."""
     usage: dict[FlavorResource, int] = field(default_factory=dict)
+    beyond: "dict[FlavorResource, dict[Node, None]]" = field(default_factory=dict)
+    """Children that use more than they own: whom to look at where somebody wants quota back."""
     _potential: dict[FlavorResource, int] = field(default_factory=dict)
     _lendable: dict[str, int] | None = None
 
@@ -150,16 +152,39 @@ class Node:
     # Usage
 
     def add(self, what: FlavorResource, value: int) -> None:
-        free = self.local_available(what)
-        self.usage[what] = self.usage.get(what, 0) + value
-        if self.parent is not None and value > free:
-            self.parent.add(what, value - free)
+        used = self.usage.get(what, 0)
+        self.usage[what] = used + value
+        if self.parent is not None:
+            self.note_beyond(what)
+            free = max(0, self.guaranteed.get(what, 0) - used)
+            if value > free:
+                self.parent.add(what, value - free)
 
     def remove(self, what: FlavorResource, value: int) -> None:
-        stored = self.usage.get(what, 0) - self.guaranteed.get(what, 0)
-        self.usage[what] = self.usage.get(what, 0) - value
-        if self.parent is not None and stored > 0:
-            self.parent.remove(what, min(value, stored))
+        used = self.usage.get(what, 0)
+        self.usage[what] = used - value
+        if self.parent is not None:
+            self.note_beyond(what)
+            stored = used - self.guaranteed.get(what, 0)
+            if stored > 0:
+                self.parent.remove(what, min(value, stored))
+
+    def note_beyond(self, what: FlavorResource) -> None:
+        assert self.parent is not None
+        listed = self.parent.beyond.get(what)
+        if self.usage.get(what, 0) > self.subtree.get(what, 0):
+            if listed is None:
+                listed = self.parent.beyond[what] = {}
+            listed[self] = None
+        elif listed:
+            listed.pop(self, None)
+
+    def children_beyond(self, whats: Iterable[FlavorResource]) -> "Iterable[Node]":
+        """Those that use more than they own of any of these."""
+        found = [listed for what in whats if (listed := self.beyond.get(what))]
+        if len(found) == 1:
+            return found[0]
+        return {node: None for listed in found for node in listed}
 
     def add_all(self, amounts: FlavorAmounts) -> None:
         for what, value in amounts.items():
@@ -292,4 +317,8 @@ def _recount(node: Node) -> None:
         if quota.lending_limit is not None
     }
     node._potential = {}
+    node.beyond = {}
+    for child in node.children:
+        for what in child.usage:
+            child.note_beyond(what)
     node._lendable = None

@@ -128,7 +128,7 @@ class _Run:
             self._news.clear()
             self._read_inbox()
             await self._ground.follow_if_needed(tasks)
-            self._ground.read(self._clock.now())
+            self._ground.read()
             self._writer.read_answers(self._clock.now())
             until = self._clock.monotonic() + SLICE_SECONDS
             now = self._clock.now()
@@ -160,27 +160,31 @@ Taker = Callable[[Event, Instant], None]
 def _takers(engine: Engine) -> Mapping[Kind, Taker]:
     """By kind, what a change of an object, or its end, means to the engine."""
     return {
-        core.NAMESPACE: _taker(core.Namespace, engine.namespace_changed, engine.namespace_removed),
-        kueue.TOPOLOGY: _taker(kueue.Topology, engine.topology_changed, engine.topology_removed),
-        kueue.RESOURCE_FLAVOR: _taker(kueue.ResourceFlavor, engine.flavor_changed, engine.flavor_removed),
-        kueue.ADMISSION_CHECK: _taker(kueue.AdmissionCheck, engine.check_changed, engine.check_removed),
-        kueue.COHORT: _taker(kueue.Cohort, engine.cohort_changed, engine.cohort_removed),
+        core.NAMESPACE: _taker(core.Namespace, _timeless(engine.namespace_changed), engine.namespace_removed),
+        kueue.TOPOLOGY: _taker(kueue.Topology, _timeless(engine.topology_changed), engine.topology_removed),
+        kueue.RESOURCE_FLAVOR: _taker(kueue.ResourceFlavor, _timeless(engine.flavor_changed), engine.flavor_removed),
+        kueue.ADMISSION_CHECK: _taker(kueue.AdmissionCheck, _timeless(engine.check_changed), engine.check_removed),
+        kueue.COHORT: _taker(kueue.Cohort, _timeless(engine.cohort_changed), engine.cohort_removed),
         kueue.CLUSTER_QUEUE: _taker(kueue.ClusterQueue, engine.queue_changed, engine.queue_removed),
         kueue.LOCAL_QUEUE: _taker(kueue.LocalQueue, engine.local_queue_changed, engine.local_queue_removed),
         kueue.WORKLOAD: _taker(kueue.Workload, engine.workload_changed, engine.workload_removed),
     }
 
 
-def _taker(view: type[V], changed: Callable[[V, Instant], None], removed: Callable[[str, Instant], None]) -> Taker:
+def _taker(view: type[V], changed: Callable[[V, Instant], None], removed: Callable[[str], None]) -> Taker:
     def take(event: Event, now: Instant) -> None:
         found = event.object
         assert found is not None
         if event.change is Change.DELETED:
-            removed(f"{found.key.namespace}/{found.key.name}" if found.kind.namespaced else found.key.name, now)
+            removed(f"{found.key.namespace}/{found.key.name}" if found.kind.namespaced else found.key.name)
         else:
             changed(found.read(view), now)
 
     return take
+
+
+def _timeless(changed: Callable[[V], None]) -> Callable[[V, Instant], None]:
+    return lambda view, _: changed(view)
 
 
 def _means_the_same(old: Object, new: Object) -> bool:
@@ -191,3 +195,7 @@ def _first_things_first(event: Event) -> tuple[int, str, int]:
     found = event.object
     assert found is not None
     return KINDS.index(found.kind), found.meta.creation_timestamp or "", found.revision
+
+
+def _means_the_same(old: Object, new: Object) -> bool:
+    return old.meta.generation == new.meta.generation and old.meta.annotations == new.meta.annotations

@@ -8,7 +8,6 @@ from collections import deque
 from typing import Final
 
 from muster.api import core
-from muster.api.meta import Instant
 from muster.api.objects import Object
 from muster.cluster.state import FINISHED
 from muster.quota.engine import Engine
@@ -42,13 +41,13 @@ class Ground:
             informer.on_event(self._heard)
             tasks.create_task(informer.run(), name=f"quota: {informer.selection.kind.plural}")
         await all_synced(informers)
-        self.read(self._clock.now())
+        self.read()
 
     def _heard(self, event: Event) -> None:
         self._inbox.append(event)
         self._news.set()
 
-    def read(self, now: Instant) -> None:
+    def read(self) -> None:
         has_room = False
         while self._inbox:
             event = self._inbox.popleft()
@@ -60,7 +59,7 @@ class Ground:
                 else self._pod(event.object, is_gone)
             )
         if has_room:
-            self._engine.room_on_nodes(now)
+            self._engine.room_on_nodes()
 
     def _node(self, found: Object, is_gone: bool) -> bool:
         cluster = self._engine.state.cluster
