@@ -195,7 +195,3 @@ def _first_things_first(event: Event) -> tuple[int, str, int]:
     found = event.object
     assert found is not None
     return KINDS.index(found.kind), found.meta.creation_timestamp or "", found.revision
-
-
-def _means_the_same(old: Object, new: Object) -> bool:
-    return old.meta.generation == new.meta.generation and old.meta.annotations == new.meta.annotations
