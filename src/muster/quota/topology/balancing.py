@@ -215,23 +215,26 @@ class _Sets:
         self._sets[0][wanted, not is_led] = ()
 
     def least(self, counts: LevelCounts, order: Positions) -> Positions | None:
-        for domain in order.tolist():
+        room = counts.slices[order]
+        most_later = np.append(np.maximum.accumulate(room[::-1])[::-1][1:], 0).tolist()
+        for domain, later in zip(order.tolist(), most_later, strict=True):
             leads = counts.leaders is not None and bool(counts.leaders[domain])
-            self._add(domain, int(counts.slices[domain]), int(counts.slices_led[domain]) if leads else None)
+            self._add(domain, int(counts.slices[domain]), int(counts.slices_led[domain]) if leads else None, later)
         fitting = [(left, found) for (left, is_placed), found in self._sets[-1].items() if left <= 0 and is_placed]
         if not fitting:
             return None
         return np.array(max(fitting, key=lambda fit: fit[0])[1], dtype=np.intp)
 
-    def _add(self, domain: int, room: int, room_led: int | None) -> None:
+    def _add(self, domain: int, room: int, room_led: int | None, later: int) -> None:
+        """`later`: the most that any domain after this one holds. Sets that those could not complete are dropped."""
         for size in range(self._size, 0, -1):
-            larger = self._sets[size]
+            larger, most = self._sets[size], (self._size - size) * later
             for (left, is_placed), members in self._sets[size - 1].items():
                 if left <= 0 and is_placed:
                     continue  # full: one more would only make the set larger than it need be
-                if room_led is not None and not is_placed:
+                if room_led is not None and not is_placed and left - room_led <= most:
                     larger.setdefault((left - room_led, True), (*members, domain))
-                if left > 0:
+                if 0 < left <= most + room:
                     larger.setdefault((left - room, is_placed), (*members, domain))
 
 

@@ -4,11 +4,9 @@ Nodes that changed mean a new tree (or the same one, where only amounts did); po
 for come and go in the columns; what assignments take is in a ledger, which flavors may share.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from muster.api import conditions, core
+from muster.api import conditions, core, kueue
 from muster.cluster.columns import Amounts, NodeMask
 from muster.cluster.domains import Positions
 from muster.cluster.state import ClusterState
@@ -45,12 +43,16 @@ class UsableNodes:
 
 class Room:
     def __init__(
-        self, levels: tuple[str, ...], labels: Mapping[str, str], tolerations: tuple[core.Toleration, ...],
-        usable: UsableNodes, cluster: ClusterState, ledger: Ledger,
-    ) -> None:  # fmt: skip
+        self,
+        levels: tuple[str, ...],
+        flavor: kueue.ResourceFlavorSpec,
+        usable: UsableNodes,
+        cluster: ClusterState,
+        ledger: Ledger,
+    ) -> None:
         self._levels = levels
-        self._labels = labels
-        self._tolerations = tolerations
+        self._labels = flavor.node_labels or {}
+        self._tolerations = flavor.tolerations
         self._usable = usable
         self._cluster = cluster
         self._ledger = ledger

@@ -26,15 +26,7 @@ class Topologies:
         levels = tuple(level.node_label for level in topology.spec.levels)
         own = Ledger()
         shares = levels[-1:] == (HOSTNAME,) and Gate.TAS_HANDLE_OVERLAPPING_FLAVORS in self._gates
-        counted = self._hosts if shares else own
-        room = Room(
-            levels,
-            flavor.spec.node_labels or {},
-            flavor.spec.tolerations,
-            self._usable,
-            self._cluster,
-            counted,
-        )
+        room = Room(levels, flavor.spec, self._usable, self._cluster, self._hosts if shares else own)
         ledgers = (own, self._hosts) if shares else (own,)
         self._flavors[name] = FlavorTopology(topology.metadata.name, levels, room, ledgers, self._gates)
 
