@@ -16,6 +16,7 @@ from muster.quota import status
 from muster.quota.amounts import MOST, all_shown
 from muster.quota.assignments import Attempt, Mode
 from muster.quota.entries import WRITTEN, Entry, Standing
+from muster.quota.gates import Gate
 from muster.quota.preempting import Target, messages
 from muster.quota.queueing import RequeueReason
 from muster.quota.settings import Settings
@@ -185,7 +186,10 @@ class Requeue:
         if not self.is_written:
             return document
         entry, now, gates = self.entry, self.moment.now, self.moment.settings.gates
-        made = status.pending(document, entry.pending_reason, entry.message, now, gates, requested(entry.info))
+        reason = entry.pending_reason
+        if entry.standing is Standing.GATED and Gate.UNADMITTED_WORKLOADS_OBSERVABILITY not in gates:
+            reason = status.Pending.PENDING_EVALUATION  # the name is for gates that keep it out of the queue
+        made = status.pending(document, reason, entry.message, now, gates, requested(entry.info))
         if entry.standing is Standing.GATED:
             made = status.block_on_gates(made, entry.message, now)
         return document if made == document else made
