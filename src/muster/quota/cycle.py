@@ -40,7 +40,7 @@ class Cycle:
         """`number`: of the cycle, growing by one each time."""
         state, settings = self._state, self._state.settings
         moment, result = Moment(now, settings), CycleResult()
-        proposer = Proposer(state, Preemptor(state, now), self._memory, number)
+        proposer = Proposer(state, Preemptor(state, now, self._pending.ledger), self._memory, number)
         considered, refused = self._consider(heads)
         for entry in considered:
             proposer.nominate(entry)

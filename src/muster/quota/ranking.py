@@ -46,9 +46,11 @@ def ranking(infos: Iterable[WorkloadInfo], now: Instant, *, by_usage: bool = Fal
     """Of workloads of one queue. `by_usage`: those of the local queue that used most go first."""
     listed = list(infos)
     ranked = sorted(((rank_of(info, now), info) for info in listed), key=_RANK)
-    if by_usage:
-        # Where the usage of some local queues is unknown this is no total order: the order by rank beneath makes the
-        # outcome the same each time.
+    if by_usage and all(info.local_queue_usage is not None for info in listed):
+        ranked.sort(key=lambda entry: -(entry[1].local_queue_usage or 0.0))
+    elif by_usage:
+        # With some of it unknown this is no total order: the order by rank beneath makes the outcome the same each
+        # time.
         ranked.sort(key=cmp_to_key(_compare_usage))
     return Ranking(
         tuple(entry for entry in ranked if entry[1].is_evicted),

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from muster.api.meta import Instant
 from muster.quota.amounts import FlavorResource
 from muster.quota.assignments import Assignment
+from muster.quota.fair_admission import Ledger, is_usage_based
 from muster.quota.flavors import Possibility, total_requests
 from muster.quota.gates import Gate
 from muster.quota.preempting import classical, fair
@@ -19,11 +20,11 @@ from muster.quota.workloads import WorkloadInfo
 class Preemptor:
     """For one cycle: which queues are active is asked once. Whatever is tried out is taken back."""
 
-    def __init__(self, state: QuotaState, now: Instant) -> None:
+    def __init__(self, state: QuotaState, now: Instant, ledger: Ledger | None = None) -> None:
+        """`ledger`: what local queues used before, for queues where that decides who goes first."""
         self._state = state
         self._now = now
-        settings = state.settings
-        self._by_usage = settings.admission_fair_sharing is not None and Gate.ADMISSION_FAIR_SHARING in settings.gates
+        self._ledger = ledger
         self._active: dict[str, bool] = {}
 
     def targets(self, info: WorkloadInfo, queue: QueueState, assignment: Assignment) -> list[Target]:
@@ -53,7 +54,11 @@ class Preemptor:
         return fair.find(self._state, wanted, fair.candidates(self._state, wanted, self._ranking, self._is_active))
 
     def _ranking(self, queue: QueueState) -> Ranking:
-        return queue.ranking(self._now, by_usage=self._by_usage)
+        if self._ledger is None or not is_usage_based(queue.policy, self._state.settings):
+            return queue.ranking(self._now)
+        for info in queue.workloads.values():
+            info.local_queue_usage = self._ledger.usage(info.local_queue)
+        return queue.ranking(self._now, by_usage=True)
 
     def _is_active(self, queue: QueueState) -> bool:
         """Workloads of queues that are not active are left alone."""
