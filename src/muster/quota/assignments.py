@@ -39,15 +39,6 @@ class Degree(IntEnum):
         return Mode.NO_FIT if self is Degree.NO_FIT else Mode.FIT if self is Degree.FIT else Mode.PREEMPT
 
 
-class Possibility(StrEnum):
-    """What preemption could do for one resource in one flavor."""
-
-    NO_CANDIDATES = "NoCandidates"
-    PREEMPT = "Preempt"
-    RECLAIM = "Reclaim"
-    """Only by taking back from other queues."""
-
-
 class Fitness(NamedTuple):
     """`borrow`: how high up the tree the lender is."""
 
@@ -145,22 +136,15 @@ class Assignment:
     scan: ScanPosition | None = None
     places: Mapping[str, Sequence[PlacementRequest]] = field(default_factory=dict)
     """By flavor with a topology: pods that must find a place there too."""
-    _mode: Mode | None = None
 
     @property
     def mode(self) -> Mode:
         """The worst of its pod sets."""
-        if self._mode is not None:
-            return self._mode
         return min((pods.mode for pods in self.pod_sets), default=Mode.NO_FIT)
 
     @property
     def borrows(self) -> bool:
         return self.borrowing > 0
-
-    def defer(self) -> None:
-        """It fits, but only once others are gone."""
-        self._mode = Mode.DEFERRED_FIT
 
     @property
     def no_fit_reason(self) -> NoFitReason:

@@ -49,7 +49,6 @@ class Entry:
     replaced: WorkloadInfo | None = None
     """The slice of the same job whose place it takes."""
     is_preemptor: bool = False
-    is_second_pass: bool = False
     standing: Standing = Standing.NOT_NOMINATED
     requeue_reason: RequeueReason = RequeueReason.GENERIC
     pending_reason: str = ""
