@@ -26,6 +26,8 @@ class Room:
         self._node = wanted.queue.node
         self._may_borrow = may_borrow
         self._taken: dict[str, tuple[QueueState, WorkloadInfo]] = {}
+        # A slice may ask for less of something than the one that it replaces: less cannot be added and removed again.
+        self._more = {what: amount for what, amount in wanted.amounts.items() if amount > 0}
         self._holds_wanted = False
         self._lacking = self._measured()
         self._is_placed: bool | None = None
@@ -56,13 +58,13 @@ class Room:
     @contextmanager
     def holding_wanted(self) -> Iterator[None]:
         """With the wanted workload counted as if it were in: shares are compared so."""
-        self._node.add_all(self._wanted.amounts)
+        self._node.add_all(self._more)
         self._holds_wanted = True
         try:
             yield
         finally:
             self._holds_wanted = False
-            self._node.remove_all(self._wanted.amounts)
+            self._node.remove_all(self._more)
 
     # Moves
 
@@ -119,9 +121,9 @@ class Room:
         """How much is lacking, where anything is."""
         if not self._holds_wanted:
             return self._lacks()
-        self._node.remove_all(self._wanted.amounts)
+        self._node.remove_all(self._more)
         found = self._lacks()
-        self._node.add_all(self._wanted.amounts)
+        self._node.add_all(self._more)
         return found
 
     def _lacks(self) -> dict[FlavorResource, int]:
