@@ -14,6 +14,9 @@ from muster.runtime.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
 
+_EARLY_SECONDS = 1e-6
+"""A loop may wake so much before a timer is due. To wait for the rest could take no time at all, for ever."""
+
 
 class WorkQueue(Generic[K]):
     def __init__(self, clock: Clock, *, base_delay: float = 0.005, max_delay: float = 60.0) -> None:
@@ -89,7 +92,7 @@ class WorkQueue(Generic[K]):
             self._wake.set()
 
     def _ripen(self) -> None:
-        now = self._clock.monotonic()
+        now = self._clock.monotonic() + _EARLY_SECONDS
         while self._timers and self._timers[0][0] <= now:
             due, _, key = heapq.heappop(self._timers)
             if self._due.get(key) == due:

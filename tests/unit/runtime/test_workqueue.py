@@ -160,3 +160,31 @@ def test_every_add_is_followed_by_a_start(steps: list[tuple[str, float]], work_s
             assert ("start", key) in order[last_add:]
 
     run_virtual(main)
+
+
+def test_workers_that_a_loop_wakes_a_hair_too_early_do_not_spin() -> None:
+    """Each kept the loop busy while the others waited for next to nothing, and so virtual time stood still."""
+
+    class Watched(VirtualClock):
+        looks = 0
+
+        def monotonic(self) -> float:
+            self.looks += 1
+            assert self.looks < 1000
+            return super().monotonic()
+
+    async def main(clock: VirtualClock) -> None:
+        queue: WorkQueue[str] = WorkQueue(Watched(clock._loop))
+        queue.add_after("a", 3)
+        async with asyncio.TaskGroup() as group:
+            workers = [group.create_task(queue.get(), name="worker-0")]
+            await clock.sleep(3 - 4e-7)
+            for number in range(1, 8):
+                workers.append(group.create_task(queue.get(), name=f"worker-{number}"))
+                await asyncio.sleep(0)
+            await clock.sleep(10)
+            for worker in workers:
+                worker.cancel()
+        assert [worker.result() for worker in workers if not worker.cancelled()] == ["a"]
+
+    run_virtual(main)
