@@ -82,17 +82,16 @@ def test_indexes_get_the_lowest_that_are_free():
     assert [pod.stem for pod in found.created] == ["j-2-", "j-5-", "j-6-"]
 
 
-def test_names_are_the_same_for_the_same_version_and_others_for_the_next():
-    document = job_document(completions=3, parallelism=3)
-    first = [pod.name for pod in decide(as_job(document)).created]
-    assert first == [pod.name for pod in decide(as_job(document)).created]
+def test_names_form_a_series_of_which_the_first_free_ones_are_taken():
+    job = a_job(completions=3, parallelism=3)
+    first = [pod.name for pod in decide(job).created]
     assert len(set(first)) == 3
     assert all(name.startswith("j-") and len(name) == 7 for name in first)
     # Where some of them were made after all, those that are asked for next are the ones that are missing.
-    assert [pod.name for pod in decide(as_job(document), [a_pod(first[1])]).created] == [first[0], first[2]]
-    assert first[0] not in [pod.name for pod in decide(as_job(document), taken={first[0]}).created]
-    document["metadata"]["resourceVersion"] = "8"
-    assert not {pod.name for pod in decide(as_job(document)).created} & set(first)
+    assert [pod.name for pod in decide(job, [a_pod(first[1])]).created] == [first[0], first[2]]
+    later = [pod.name for pod in decide(job, [a_pod(name, "Failed", ended=-99) for name in first]).created]
+    assert not set(later) & set(first)
+    assert [pod.name for pod in decide(job, taken={first[0]}).created] == [*first[1:], later[0]]
 
 
 def test_a_long_name_is_cut():

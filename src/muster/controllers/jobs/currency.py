@@ -76,7 +76,8 @@ class Currency:
 
 
 def _is_doubtful(result: Result) -> bool:
-    """Refused for want of an answer, which may have been lost after the write was done."""
+    """Refused for want of an answer, which may have been lost after the write was done; or because what should be made
+    is there already, which the copies did not show."""
     return isinstance(result, Refused) and isinstance(
-        result.error, errors.Unavailable | errors.Timeout | errors.InternalError
+        result.error, errors.Unavailable | errors.Timeout | errors.InternalError | errors.AlreadyExists
     )

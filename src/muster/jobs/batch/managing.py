@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count, islice
 
 from muster.api import batch
@@ -164,18 +165,23 @@ def _stem(job: batch.Job, index: int | None) -> str:
 
 
 def _names(job: batch.Job, index: int | None, used: Collection[str]) -> Iterator[str]:
-    """Names that look random but follow from the job and its version: should the answer to a create be lost, the
-    next attempt asks for the same names again, and makes no pod twice."""
+    """Those that are free of a series which looks random but follows from the job alone. Whoever does not know of all
+    pods yet, because an answer was lost or news is late, asks for names that exist, and makes no pod twice."""
     stem = _stem(job, index)
-    source = f"{job.metadata.uid}/{job.metadata.resource_version}/{'' if index is None else index}"
+    source = job.metadata.uid if index is None else f"{job.metadata.uid}/{index}"
     chosen: set[str] = set()
     for number in count():
-        digest = int.from_bytes(hashlib.blake2b(f"{source}/{number}".encode(), digest_size=8).digest())
-        letters = []
-        for _ in range(_SUFFIX_LENGTH):
-            digest, letter = divmod(digest, len(_LETTERS))
-            letters.append(_LETTERS[letter])
-        name = stem + "".join(letters)
+        name = stem + _suffix(source, number)
         if name not in used and name not in chosen:
             chosen.add(name)
             yield name
+
+
+@lru_cache(maxsize=2**15)  # a job with many pods goes through its whole series again and again
+def _suffix(source: str, number: int) -> str:
+    digest = int.from_bytes(hashlib.blake2b(f"{source}/{number}".encode(), digest_size=8).digest())
+    letters = []
+    for _ in range(_SUFFIX_LENGTH):
+        digest, letter = divmod(digest, len(_LETTERS))
+        letters.append(_LETTERS[letter])
+    return "".join(letters)
