@@ -1,12 +1,16 @@
-"""Volcano's scheduler suites that are about placement: which pods are bound where, and who is evicted for them.
+"""Volcano's suites, by what they are about. A module of this package fills its own `ADAPTERS`."""
 
-Suites about queues and quota, about preemption between queues, and about controllers are not here.
-"""
+import importlib
+import pkgutil
 
-from tests.conformance.adapters.volcano import scores, sessions
-from tests.conformance.cases import Adapters
+from tests.conformance.cases import Adapter, Adapters
 
-ADAPTERS: Adapters = {
-    **sessions.ADAPTERS,
-    **scores.ADAPTERS,
-}
+
+def _collected() -> dict[str, Adapter]:
+    found: dict[str, Adapter] = {}
+    for module in pkgutil.iter_modules(__path__):
+        found.update(getattr(importlib.import_module(f"{__name__}.{module.name}"), "ADAPTERS", {}))
+    return found
+
+
+ADAPTERS: Adapters = _collected()
