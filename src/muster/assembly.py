@@ -20,7 +20,7 @@ from muster.agent import cgroups, devices, endpoint
 from muster.agent.host_process import HostProcessRuntime
 from muster.agent.logs import LogOptions
 from muster.agent.node import Agent, NodeConfig
-from muster.api import raw
+from muster.api import managing, raw
 from muster.api.everything import REGISTRY
 from muster.api.objects import Object
 from muster.controllers.configured import SchedulerConfiguration
@@ -30,6 +30,9 @@ from muster.controllers.jobs.batch import BatchJobController
 from muster.controllers.namespaces import NamespaceController
 from muster.controllers.nodes import NodeController
 from muster.controllers.podgroups import PodGroupController
+from muster.controllers.quota import QuotaController
+from muster.controllers.quota.default_queue import DefaultQueueController
+from muster.controllers.quota.jobs import JobsController
 from muster.controllers.scheduling import MakeEngine, SchedulingController
 from muster.controllers.taints import TaintEvictionController
 from muster.placement.engine import default_engine
@@ -179,7 +182,9 @@ async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
     _make_private(settings.data)
     admin_token, node_token = _token(settings.data / "token"), _token(settings.data / "node-token")
     async with contextlib.AsyncExitStack() as stack:
-        store = await stack.enter_async_context(EmbeddedStore.on_disk(settings.data / "store.db", clock=clock))
+        store = await stack.enter_async_context(
+            EmbeddedStore.on_disk(settings.data / "store.db", clock=clock, take_in=managing.take_in)
+        )
         local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, node_token)))
         scheduler = SchedulingController(store, clock, make_engine)
         application = app.build(
@@ -220,6 +225,9 @@ def _controllers(
         "scheduler": scheduler.run,
         "pod groups": PodGroupController(store, clock).run,
         "batch jobs": BatchJobController(store, clock).run,
+        "quota": QuotaController(store, clock).run,
+        "jobs in queues": JobsController(store, clock).run,
+        "default queue": DefaultQueueController(store, clock).run,
         "nodes": NodeController(store, clock).run,
         "taints": TaintEvictionController(store, clock).run,
         "garbage": GarbageCollector(store, clock).run,

@@ -27,6 +27,17 @@ def merge(document: JSON, patch: JSON) -> JSON:
         raise errors.BadRequest(_TOO_DEEP) from error
 
 
+def difference(before: Document, after: Document) -> Document:
+    """The merge patch that makes `after` of `before`; empty where they are equal."""
+    patch: Document = {name: None for name in before if name not in after}
+    for name, value in after.items():
+        old = before.get(name)
+        if name in before and old == value:
+            continue
+        patch[name] = difference(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return patch
+
+
 def _merge(document: JSON, patch: JSON) -> JSON:
     if not isinstance(patch, dict):
         return _copied(patch)

@@ -258,7 +258,7 @@ class FlavorAssigner:
                 continue
             group = search.plan.by_resource.get(resource)
             if group is None:
-                if not total[resource] or self._ignores_undeclared:
+                if not total[resource] or self._ignores_undeclared or search.queue.policy.ignores_undeclared:
                     continue
                 reasons, failure = [f"resource {resource} unavailable in ClusterQueue"], NoFitReason.NO_FLAVOR
                 break

@@ -69,3 +69,7 @@ class Settings:
     """Resources that a queue does not cover are free there, instead of keeping the workload out."""
     excluded_prefixes: tuple[str, ...] = ()
     transformations: tuple[Transformation, ...] = ()
+    copied_labels: tuple[str, ...] = ()
+    """Labels of a job that its workload gets too, when it is made."""
+    placement_patience: float = 30.0
+    """Seconds that a pod may stay unschedulable where its topology assignment put it, until the workload is put back."""

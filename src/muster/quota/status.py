@@ -272,6 +272,31 @@ def finish(document: Document, reason: str, message: str, now: Instant) -> Docum
     return draft
 
 
+def say(document: Document, type: str, holds: bool, reason: str, message: str, now: Instant) -> Document:
+    """Any other condition: of its pods, say. The same document where it says so already."""
+    found = conditions.find_in(document, type)
+    value = conditions.TRUE if holds else conditions.FALSE
+    if found is not None and (found.get("status"), found.get("reason"), found.get("message")) == (
+        value,
+        reason,
+        message,
+    ):
+        return document
+    draft, _ = _draft(document)
+    _set(draft, type, value, reason, message, now)
+    return draft
+
+
+def reclaim(document: Document, counts: Mapping[str, int]) -> Document:
+    """By pod set, how many of its pods are done. The same document where it says so already."""
+    listed = [{"name": name, "count": count} for name, count in counts.items() if count]
+    if listed == (raw.dig(document, "status", "reclaimablePods", default=None) or []):
+        return document
+    draft, status = _draft(document)
+    status["reclaimablePods"] = listed
+    return draft
+
+
 # Checks and gates
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from muster.api import core, errors, raw, scheduling
 from muster.api.kinds import Kind
+from muster.api.managing import TakeIn
 from muster.api.meta import Instant
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
@@ -25,6 +26,7 @@ class Decider:
     entropy: random.Random
     entries: list[Entry] = field(default_factory=list)
     staged: dict[tuple[Kind, Key], Object | None] = field(default_factory=dict)
+    take_in: TakeIn | None = None
 
     def find(self, kind: Kind, key: Key) -> Object | None:
         if (kind, key) in self.staged:
@@ -85,6 +87,8 @@ class Decider:
     def _complete(self, kind: Kind, document: Document) -> None:
         if kind is core.POD:
             completing.complete_pod(document, self.find, self._default_priority_class())
+        if self.take_in is not None:
+            self.take_in(kind, document, self.find)
 
     def _default_priority_class(self) -> Object | None:
         defaults = (

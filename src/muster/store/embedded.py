@@ -23,6 +23,7 @@ from muster.api import core, errors, raw, timestamps
 from muster.api.errors import ApiError
 from muster.api.everything import REGISTRY
 from muster.api.kinds import Kind
+from muster.api.managing import TakeIn
 from muster.api.meta import Instant
 from muster.api.objects import Key, Object
 from muster.api.registry import Registry
@@ -67,7 +68,10 @@ class _Group:
 
 
 class EmbeddedStore:
-    """Use as an async context manager: entering loads the journal, leaving finishes what was accepted."""
+    """Use as an async context manager: entering loads the journal, leaving finishes what was accepted.
+
+    `take_in` has the last word on what is created, before it is checked: a mutating webhook of a Kubernetes cluster.
+    """
 
     def __init__(
         self,
@@ -77,8 +81,10 @@ class EmbeddedStore:
         registry: Registry = REGISTRY,
         entropy: random.Random | None = None,
         remembered: int = REMEMBERED,
+        take_in: TakeIn | None = None,
     ) -> None:
         self._journal = journal
+        self._take_in = take_in
         self._clock = clock
         self._entropy = entropy or random.SystemRandom()
         self._tables = {kind: Table(kind, remembered=remembered) for kind in registry}
@@ -91,14 +97,27 @@ class EmbeddedStore:
         self.revision = Revision(0)
 
     @classmethod
-    def in_memory(cls, *, clock: TellsTime, entropy: random.Random | None = None, remembered: int = REMEMBERED) -> Self:
-        return cls(NoJournal(), clock=clock, entropy=entropy, remembered=remembered)
+    def in_memory(
+        cls,
+        *,
+        clock: TellsTime,
+        entropy: random.Random | None = None,
+        remembered: int = REMEMBERED,
+        take_in: TakeIn | None = None,
+    ) -> Self:
+        return cls(NoJournal(), clock=clock, entropy=entropy, remembered=remembered, take_in=take_in)
 
     @classmethod
     def on_disk(
-        cls, path: Path, *, clock: TellsTime, entropy: random.Random | None = None, remembered: int = REMEMBERED
+        cls,
+        path: Path,
+        *,
+        clock: TellsTime,
+        entropy: random.Random | None = None,
+        remembered: int = REMEMBERED,
+        take_in: TakeIn | None = None,
     ) -> Self:
-        return cls(SqliteJournal(path), clock=clock, entropy=entropy, remembered=remembered)
+        return cls(SqliteJournal(path), clock=clock, entropy=entropy, remembered=remembered, take_in=take_in)
 
     async def __aenter__(self) -> Self:
         self._load()
@@ -211,7 +230,7 @@ class EmbeddedStore:
     def _stage(self) -> _Group:
         """Decide the next writes, in the order they came, up to a group's size."""
         now = self._clock.now()
-        group = _Group(Decider(self._tables, now, timestamps.to_text(now), self._entropy))
+        group = _Group(Decider(self._tables, now, timestamps.to_text(now), self._entropy, take_in=self._take_in))
         while self._queue and len(group.answers) < _GROUP:
             batch = self._queue[0]
             start = len(batch.results)

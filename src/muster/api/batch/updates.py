@@ -9,6 +9,7 @@ from muster.api.batch.names import GENERATED_LABELS
 from muster.api.batch.views import Job, JobSpec
 from muster.api.core import PodTemplateSpec
 from muster.api.errors import FieldError
+from muster.api.kueue.labels import validate_label_update
 
 
 def validate_job_update(old: Job, new: Job) -> list[FieldError]:
@@ -16,6 +17,8 @@ def validate_job_update(old: Job, new: Job) -> list[FieldError]:
 
 
 def _job_update(old: Job, new: Job) -> Iterator[FieldError]:
+    was, now = bool(old.spec.suspend), bool(new.spec.suspend)
+    yield from validate_label_update(old.metadata, new.metadata, was_suspended=was, is_suspended=now)
     yield from _completions(old.spec, new.spec)
     # A job gets its selector when the store takes it in; from then on it stays.
     if old.spec.selector is not None:
@@ -30,14 +33,14 @@ def _job_update(old: Job, new: Job) -> Iterator[FieldError]:
             "field is immutable, except its labels, annotations, nodeSelector, affinity, tolerations and "
             "schedulingGates while the job is suspended",
         )
-    for name, was, now in (
+    for name, before_, after_ in (
         ("completionMode", old.spec.completion_mode, new.spec.completion_mode),
         ("podFailurePolicy", old.spec.pod_failure_policy, new.spec.pod_failure_policy),
         ("successPolicy", old.spec.success_policy, new.spec.success_policy),
         ("backoffLimitPerIndex", old.spec.backoff_limit_per_index, new.spec.backoff_limit_per_index),
         ("managedBy", old.spec.managed_by, new.spec.managed_by),
     ):
-        yield from fields.immutable(f"spec.{name}", was, now)
+        yield from fields.immutable(f"spec.{name}", before_, after_)
 
 
 def is_held_back(job: Job) -> bool:

@@ -13,6 +13,7 @@ from muster.api.batch.policies import validate_failure_policy, validate_success_
 from muster.api.batch.views import Job, JobSpec
 from muster.api.core.validation import validate_pod_template
 from muster.api.errors import FieldError
+from muster.api.kueue.labels import validate_labels
 from muster.api.metadata import validate_label_selector
 from muster.api.selectors import from_view
 
@@ -24,7 +25,7 @@ _MOST_FAILED_INDEXED = 10_000
 
 
 def validate_job(job: Job) -> list[FieldError]:
-    return [*_job(job.spec), *_host_names(job), *_generated_labels(job)]
+    return [*_job(job.spec), *_host_names(job), *_generated_labels(job), *validate_labels(job.metadata)]
 
 
 def _job(spec: JobSpec) -> Iterator[FieldError]:

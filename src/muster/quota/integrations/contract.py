@@ -6,20 +6,36 @@ difference. A kind of job needs nothing more in order to queue, be preempted, be
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol, runtime_checkable
 
 from muster.api.kinds import Kind
+from muster.api.kueue.names import (
+    ADMISSION_GATE,
+    ELASTIC_GATE,
+    MAX_TIME_LABEL,
+    POD_SET_LABEL,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+    TOPOLOGY_GATE,
+    WORKLOAD_ANNOTATION,
+)
 from muster.api.raw import Document
 
-QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
-PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
-MAX_TIME_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
-PREBUILT_LABEL: Final = "kueue.x-k8s.io/prebuilt-workload-name"
-POD_SET_LABEL: Final = "kueue.x-k8s.io/podset"
-WORKLOAD_ANNOTATION: Final = "kueue.x-k8s.io/workload"
-ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
-TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
-ELASTIC_GATE: Final = "kueue.x-k8s.io/elastic-job"
+__all__ = [
+    "ADMISSION_GATE",
+    "ELASTIC_GATE",
+    "MAX_TIME_LABEL",
+    "POD_SET_LABEL",
+    "PRIORITY_CLASS_LABEL",
+    "QUEUE_LABEL",
+    "TOPOLOGY_GATE",
+    "WORKLOAD_ANNOTATION",
+    "Conflicting",
+    "JobIntegration",
+    "NamesPriorityClass",
+    "Outcome",
+    "PodSetInfo",
+]
 
 
 class Conflicting(ValueError):
@@ -60,7 +76,7 @@ class JobIntegration(Protocol):
         ...
 
     def is_active(self, job: Document) -> bool:
-        """Whether any of its pods still holds resources."""
+        """Whether any of its pods still holds resources, or may yet be made."""
         ...
 
     def pods_ready(self, job: Document) -> bool:
@@ -76,5 +92,16 @@ class JobIntegration(Protocol):
         ...
 
     def stop(self, job: Document, originals: Sequence[Document]) -> Document:
-        """The job, suspended, with its pod templates as the Workload's pod sets remember them."""
+        """The job, suspended, with its pod templates as the Workload's pod sets remember them. Where that cannot be
+        done at once, the next step towards it: it is asked again until nothing is left to change. Without originals,
+        only suspended."""
+        ...
+
+
+@runtime_checkable
+class NamesPriorityClass(Protocol):
+    """A kind of job that says itself which class of pods it is of, whatever its templates say."""
+
+    def priority_class(self, job: Document) -> str:
+        """Empty where this one does not."""
         ...

@@ -1,0 +1,97 @@
+"""What quota asks of jobs and pods when they are created, as Kueue's webhooks do: they are held back until admitted.
+
+Not part of the kinds' defaults: only where quota is at work is there somebody who lets them go. Whoever puts a platform
+together hands `take_in` to the store.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from muster.api import batch, core, kueue
+from muster.api.documents import child, made_child, objects, text
+from muster.api.kinds import Kind
+from muster.api.kueue import names
+from muster.api.kueue.roles import role_hash
+from muster.api.objects import Key, Object
+from muster.api.raw import Document
+
+Find: TypeAlias = Callable[[Kind, Key], Object | None]
+TakeIn: TypeAlias = Callable[[Kind, Document, Find], None]
+_UNMANAGED_NAMESPACES: Final = frozenset({"kube-system"})
+
+
+def take_in(kind: Kind, document: Document, find: Find) -> None:
+    """Changes the new object in place, after its defaults. `find` looks up other objects."""
+    managed = _BY_KIND.get(kind)
+    if managed is not None and text(child(document, "metadata"), "namespace") not in _UNMANAGED_NAMESPACES:
+        managed(document, find)
+
+
+def hold_back(document: Document, spec: Document, find: Find) -> None:
+    """A job of any kind, whose `spec` (or part of it) has the field `suspend`."""
+    metadata = made_child(document, "metadata")
+    if is_controlled(metadata):
+        return  # its owner is admitted, with everything that it makes
+    _name_defaults(metadata, find)
+    if queue_of(metadata):
+        spec["suspend"] = True
+    elif spec.get("suspend") is not True:
+        spec["suspend"] = True
+        made_child(metadata, "annotations")[names.QUEUED_ANNOTATION] = "true"
+
+
+def queue_of(metadata: Document) -> str:
+    return text(child(metadata, "labels"), names.QUEUE_LABEL)
+
+
+def is_controlled(metadata: Document) -> bool:
+    return any(owner.get("controller") is True for owner in objects(metadata, "ownerReferences"))
+
+
+def _hold_job(document: Document, find: Find) -> None:
+    hold_back(document, made_child(document, "spec"), find)
+
+
+def _hold_pod(document: Document, find: Find) -> None:
+    metadata, spec = made_child(document, "metadata"), made_child(document, "spec")
+    if is_controlled(metadata) or spec.get("nodeName"):
+        return
+    _name_defaults(metadata, find)
+    if not queue_of(metadata):
+        return
+    made_child(metadata, "labels")[names.MANAGED] = "true"
+    annotations = made_child(metadata, "annotations")
+    annotations.setdefault(names.ROLE_HASH_ANNOTATION, role_hash(spec))
+    _add(metadata, "finalizers", names.MANAGED)
+    gates = [names.ADMISSION_GATE]
+    if names.TOPOLOGY_ANNOTATIONS & annotations.keys():
+        gates.append(names.TOPOLOGY_GATE)
+    present = {gate.get("name") for gate in objects(spec, "schedulingGates")}
+    for gate in gates:
+        if gate not in present:
+            _add(spec, "schedulingGates", {"name": gate})
+
+
+def _name_defaults(metadata: Document, find: Find) -> None:
+    """The queue and the priority class that are meant where nothing is said."""
+    labels = child(metadata, "labels")
+    namespace = text(metadata, "namespace")
+    if not queue_of(metadata) and find(kueue.LOCAL_QUEUE, Key(namespace, names.DEFAULT)) is not None:
+        made_child(metadata, "labels")[names.QUEUE_LABEL] = names.DEFAULT
+    if (
+        queue_of(metadata)
+        and not text(labels, names.PRIORITY_CLASS_LABEL)
+        and find(kueue.WORKLOAD_PRIORITY_CLASS, Key("", names.DEFAULT)) is not None
+    ):
+        made_child(metadata, "labels")[names.PRIORITY_CLASS_LABEL] = names.DEFAULT
+
+
+def _add(document: Document, field: str, value: object) -> None:
+    listed = document.get(field)
+    if listed is None:
+        document[field] = [value]
+    elif isinstance(listed, list) and value not in listed:
+        listed.append(value)
+
+
+_BY_KIND: Final[Mapping[Kind, Callable[[Document, Find], None]]] = {batch.JOB: _hold_job, core.POD: _hold_pod}

@@ -1,0 +1,260 @@
+"""Jobs of every kind that queue: carries out what `muster.quota.integrations.jobs` decides.
+
+One controller for all kinds: a kind of job is a `JobIntegration`, and nothing here knows more of it.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from muster.api import conditions, errors, kueue
+from muster.api.errors import ApiError
+from muster.api.kinds import Kind
+from muster.api.kueue import names
+from muster.api.meta import ObjectMeta, OwnerReference
+from muster.api.objects import Key, Object
+from muster.controllers.quota import carrying
+from muster.controllers.quota.surroundings import Surroundings
+from muster.quota.integrations import jobs, subjects
+from muster.quota.integrations.batch_job import BatchJobs
+from muster.quota.integrations.contract import Conflicting, JobIntegration
+from muster.quota.integrations.steps import NOTHING, Plan, Start, Step, Stop, World
+from muster.quota.settings import Settings
+from muster.quota.workloads import ADMITTED, EVICTED, FINISHED
+from muster.runtime.clock import Clock
+from muster.runtime.informers import Informer, all_synced, by_owner
+from muster.runtime.reconciling import Reconciler
+from muster.runtime.recording import EventRecorder
+from muster.store.protocol import Event, Selection, Store, Write
+
+INTEGRATIONS: tuple[JobIntegration, ...] = (BatchJobs(),)
+_WORKERS = 8
+_SOON_SECONDS = 0.005
+_LATER_SECONDS = 10.0
+_MOST_ANCESTORS = 10
+_UNMANAGED_NAMESPACES = frozenset({"kube-system"})
+
+
+class Job(NamedTuple):
+    kind: Kind
+    key: Key
+
+
+class JobsController:
+    """`integrations`: the kinds of jobs that queue."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        integrations: Sequence[JobIntegration] = INTEGRATIONS,
+        settings: Settings | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._integrations = integrations
+        self._settings = settings or Settings()
+
+    async def run(self) -> None:
+        await _Keeper(self._store, self._clock, self._integrations, self._settings).run()
+
+
+class _Keeper:
+    """The state of one run."""
+
+    def __init__(self, store: Store, clock: Clock, integrations: Sequence[JobIntegration], settings: Settings) -> None:
+        self._store = store
+        self._integrations = {integration.kind: integration for integration in integrations}
+        self._by_name = {(kind.api_version, kind.name): kind for kind in self._integrations}
+        self._events = EventRecorder(store, clock, "muster-quota-jobs")
+        self._reconciler = Reconciler("quota: jobs", self._reconcile, clock=clock, workers=_WORKERS, max_delay=10.0)
+        self._surroundings = Surroundings(store, clock, settings)
+        self._jobs = {kind: Informer(store, Selection(kind), clock=clock) for kind in self._integrations}
+        self._workloads = Informer(store, Selection(kueue.WORKLOAD), clock=clock)
+        self._workloads.index_by("owner", by_owner)
+        self._workloads.index_by("controller", _of_controller)
+        self._written: dict[Job, tuple[int, int]] = {}
+        for informer in self._jobs.values():
+            informer.index_by("prebuilt", _prebuilt)
+            informer.index_by("owner", by_owner)
+            informer.on_event(self._job_changed)
+        self._workloads.on_event(self._workload_changed)
+
+    async def run(self) -> None:
+        informers = [*self._jobs.values(), self._workloads, *self._surroundings.informers]
+        async with asyncio.TaskGroup() as tasks:
+            for informer in informers:
+                tasks.create_task(informer.run(), name=f"quota jobs: {informer.selection.kind.plural}")
+            tasks.create_task(self._events.run(), name="quota jobs: events")
+            await all_synced(informers)
+            tasks.create_task(self._reconciler.run(), name="quota jobs: reconciler")
+
+    # What happens
+
+    def _job_changed(self, event: Event) -> None:
+        assert event.object is not None
+        self._reconciler.queue.add(Job(event.object.kind, event.object.key))
+
+    def _workload_changed(self, event: Event) -> None:
+        found = event.object
+        assert found is not None
+        for owner in found.meta.owner_references:
+            kind = self._by_name.get((owner.api_version, owner.kind))
+            if kind is not None:
+                key = Key(found.key.namespace, owner.name)
+                self._reconciler.queue.add(Job(kind, key))
+                self._tell_children(kind, key)
+        for informer in self._jobs.values():
+            for job in informer.by_index("prebuilt", str(found.key)):
+                self._reconciler.queue.add(Job(job.kind, job.key))
+
+    def _tell_children(self, kind: Kind, key: Key) -> None:
+        job = self._jobs[kind].get(key)
+        for informer in self._jobs.values() if job is not None else ():
+            for child in informer.by_index("owner", job.uid if job is not None else ""):
+                self._reconciler.queue.add(Job(child.kind, child.key))
+
+    # What is done about it
+
+    async def _reconcile(self, ref: Job) -> float | None:
+        if not self._is_current(ref):
+            return _SOON_SECONDS
+        job = self._jobs[ref.kind].get(ref.key)
+        world = self._surroundings.now()
+        if job is None:
+            orphans = list(self._workloads.by_index("controller", _reference(ref.kind, ref.key)))
+            await self._take(ref, None, jobs.orphaned(orphans, world), world)
+            if not orphans:
+                self._written.pop(ref, None)
+            return None
+        if ref.key.namespace in _UNMANAGED_NAMESPACES:
+            return None
+        subject = subjects.of_job(self._integrations[ref.kind], job.document())
+        ancestor = self._ancestor(job)
+        if ancestor is not None:
+            decided = _follow(subject, self._owned(ancestor))
+        else:
+            decided = jobs.plan(subject, self._candidates(job, subject), world)
+        try:
+            await self._take(ref, job, decided, world)
+        except ApiError as error:
+            if error.retryable:
+                raise
+            return self._refused(job, error)
+        return decided.again_after
+
+    async def _take(self, ref: Job, job: Object | None, decided: Plan, world: World) -> None:
+        if job is not None:
+            decided = self._startable(job, decided, world)
+        for step in decided.steps:
+            written = await carrying.write_all(self._store, self._writes(job, step))
+            self._note(ref, written)
+            if isinstance(step, Stop) and not written:
+                return  # it has stopped already: there is nothing to tell
+        for told in decided.told if job is not None else ():
+            assert job is not None
+            self._events.record(job, told.type, told.reason, told.message)
+
+    def _startable(self, job: Object, decided: Plan, world: World) -> Plan:
+        """The plan; or, where what admission gives cannot be put into the job, the end of its workload."""
+        start = next((step for step in decided.steps if isinstance(step, Start)), None)
+        if start is None:
+            return decided
+        try:
+            jobs.started(self._integrations[job.kind], job.document(), start)
+        except Conflicting as error:
+            return jobs.failed_to_start(start.found, str(error), world)
+        return decided
+
+    def _writes(self, job: Object | None, step: Step) -> list[Write]:
+        if not isinstance(step, Start | Stop):
+            return carrying.writes(step)
+        assert job is not None
+        integration, document = self._integrations[job.kind], job.document()
+        made = (
+            jobs.stopped(integration, document, step)
+            if isinstance(step, Stop)
+            else jobs.started(integration, document, step)
+        )
+        return carrying.object_patch(job, made)
+
+    def _refused(self, job: Object, error: ApiError) -> float:
+        """What trying again at once does not help is told, and tried later: an administrator may have to act."""
+        if isinstance(error, errors.AlreadyExists):
+            return _SOON_SECONDS  # our copy has not seen it yet
+        self._events.record(job, "Warning", "ErrWorkloadCompose", error.message)
+        return _LATER_SECONDS
+
+    # What is known
+
+    def _is_current(self, ref: Job) -> bool:
+        """Whether the copies show all that was written for this job: else the same would be done again."""
+        job_revision, workload_revision = self._written.get(ref, (0, 0))
+        return self._jobs[ref.kind].revision >= job_revision and self._workloads.revision >= workload_revision
+
+    def _note(self, ref: Job, written: Iterable[Object]) -> None:
+        for found in written:
+            job_revision, workload_revision = self._written.get(ref, (0, 0))
+            if found.kind is kueue.WORKLOAD:
+                workload_revision = max(workload_revision, found.revision)
+            else:
+                job_revision = max(job_revision, found.revision)
+            self._written[ref] = job_revision, workload_revision
+
+    def _owned(self, job: Object) -> list[Object]:
+        return list(self._workloads.by_index("owner", job.uid))
+
+    def _candidates(self, job: Object, subject: subjects.Subject) -> list[Object]:
+        owned = self._owned(job)
+        if subject.prebuilt:
+            named = self._workloads.get(Key(job.key.namespace, subject.prebuilt))
+            if named is not None and named not in owned:
+                owned.append(named)
+        return owned
+
+    def _ancestor(self, job: Object) -> Object | None:
+        """The topmost job of a kind that queues, of which this one is a part; None where it stands for itself."""
+        found: Object | None = None
+        current = job
+        for _ in range(_MOST_ANCESTORS):
+            owner = _controller(current.meta)
+            kind = self._by_name.get((owner.api_version, owner.kind)) if owner is not None else None
+            if owner is None or kind is None:
+                break
+            above = self._jobs[kind].get(Key(job.key.namespace, owner.name))
+            if above is None or above.uid != owner.uid:
+                break
+            found = current = above
+        return found
+
+
+def _follow(subject: subjects.Subject, workloads: Sequence[Object]) -> Plan:
+    """A part of another job runs only while that one is admitted."""
+    is_admitted = False
+    for found in workloads:
+        listed = found.read(kueue.Workload).status.conditions
+        is_live = not conditions.is_true(listed, FINISHED) and not conditions.is_true(listed, EVICTED)
+        is_admitted |= is_live and conditions.is_true(listed, ADMITTED)
+    if subject.is_suspended or is_admitted or subject.outcome is not None:
+        return NOTHING
+    return Plan((Stop((), "The job that it is part of is not admitted", is_pause=True),))
+
+
+def _controller(meta: ObjectMeta) -> OwnerReference | None:
+    return next((owner for owner in meta.owner_references if owner.controller), None)
+
+
+def _prebuilt(job: Object) -> Iterable[str]:
+    name = (job.meta.annotations or {}).get(names.PREBUILT) or (job.meta.labels or {}).get(names.PREBUILT)
+    return [str(Key(job.key.namespace, name))] if name else []
+
+
+def _of_controller(workload: Object) -> Iterable[str]:
+    owner = _controller(workload.meta)
+    if owner is None:
+        return []
+    return [f"{owner.api_version} {owner.kind} {Key(workload.key.namespace, owner.name)}"]
+
+
+def _reference(kind: Kind, key: Key) -> str:
+    return f"{kind.api_version} {kind.name} {key}"
