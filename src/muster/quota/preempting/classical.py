@@ -37,9 +37,9 @@ def _attempt(room: Room, wanted: Wanted, candidates: Candidates, may_borrow: boo
             continue
         room.take(candidate.queue, candidate.info)
         targets.append(Target(candidate.info, REASONS[candidate.kind], candidate.queue))
-        if room.fits():
-            return room.spare(targets)
-    return []
+        if room.is_enough():
+            return room.spared(targets)
+    return room.spared(targets) if room.is_enough(is_last=True) else []
 
 
 def _is_protected(candidate: Candidate, wanted: Wanted, may_borrow: bool) -> bool:

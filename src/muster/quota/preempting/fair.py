@@ -55,7 +55,7 @@ def find(state: QuotaState, wanted: Wanted, found: Mapping[Node, list[Ranked]]) 
         with room.holding_wanted():
             search = _Search(state, wanted, room)
             is_enough = search.visit_all(found, rules[0]) or (len(rules) > 1 and search.visit_again())
-        return room.spare(search.targets) if is_enough else []
+        return room.spared(search.targets) if is_enough else []
 
 
 class _Search:
@@ -80,7 +80,7 @@ class _Search:
                 is_enough = self._take_by_share(visits, queue, rule)
             if is_enough:
                 return True
-        return False
+        return self._room.is_enough(is_last=True)
 
     def visit_again(self) -> bool:
         """Those that were spared, one of each queue, now that the others are gone."""
@@ -90,7 +90,7 @@ class _Search:
             first, *_ = visits.drop(queue)
             if self._shares.of(ours) < self._shares.of(theirs) and self._take(queue, first[1], Reason.FAIR_SHARING):
                 return True
-        return False
+        return self._room.is_enough(is_last=True)
 
     def _is_within_nominal(self) -> bool:
         """With the wanted workload in: what it takes back is its queue's own."""
@@ -128,7 +128,7 @@ class _Search:
         self._room.take(holder, info)
         self._shares.forget(queue)
         self.targets.append(Target(info, reason, holder))
-        return self._room.fits()
+        return self._room.is_enough()
 
 
 def almost_common(one: Node, other: Node) -> tuple[Node, Node]:

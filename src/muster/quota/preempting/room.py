@@ -1,21 +1,23 @@
-"""Room for a workload, while others are taken out in thought."""
+"""Room for a workload, while others are taken out in thought, one by one, until it fits."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from muster.quota.amounts import FlavorResource
 from muster.quota.preempting.policies import Target, Wanted
 from muster.quota.state import QueueState, QuotaState
+from muster.quota.topology import TopologyAssignment
 from muster.quota.workloads import WorkloadInfo
 
 
 class Room:
     """A trial: everything that was taken out is back when the block ends, however it ends.
 
-    Taking out so much of something makes at most so much more of it available. So, once measured, what is lacking says
-    how much must be taken out at least before measuring again can be worth it.
+    Asking is what costs, so it is asked only when the answer may be another one. Taking out so much of something makes
+    at most so much more of it available: what is lacking says how much must go before measuring again can be worth it.
+    For places see `_Places`.
     """
 
     def __init__(self, state: QuotaState, wanted: Wanted, *, may_borrow: bool, is_partial: bool = False) -> None:
@@ -30,7 +32,10 @@ class Room:
         self._more = {what: amount for what, amount in wanted.amounts.items() if amount > 0}
         self._holds_wanted = False
         self._lacking = self._measured()
-        self._is_placed: bool | None = None
+        self._places = _Places(state, wanted)
+        self._failed_with = 0
+        """So many taken out are too few."""
+        self._ask_with, self._step = 1, 1
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +76,7 @@ class Room:
     def take(self, queue: QueueState, info: WorkloadInfo) -> None:
         if self._wanted.places:
             self._state.remove_usage(queue, info.usage)
-            self._forget_placing(info)
+            self._places.after_leaving(info)
         else:
             queue.node.remove_all(self._amounts(info))
         self._taken[info.key] = (queue, info)
@@ -79,11 +84,11 @@ class Room:
         for what in lacking:
             lacking[what] -= quota.get(what, 0)
 
-    def give_back(self, queue: QueueState, info: WorkloadInfo) -> None:
+    def _give_back(self, queue: QueueState, info: WorkloadInfo) -> None:
         del self._taken[info.key]
         if self._wanted.places:
             self._state.add_usage(queue, info.usage)
-            self._forget_placing(info)
+            self._places.after_return(info)
         else:
             queue.node.add_all(self._amounts(info))
         self._lacking = {}
@@ -94,21 +99,10 @@ class Room:
             return quota
         return {what: quota[what] for what in self._whats if what in quota}
 
-    def _forget_placing(self, info: WorkloadInfo) -> None:
-        if not self._wanted.places.keys().isdisjoint(info.usage.topology):
-            self._is_placed = None
-
-    # Questions
-
-    def fits(self) -> bool:
-        for amount in self._lacking.values():
-            if amount > 0:
-                return False
-        self._lacking = self._measured()
-        return not self._lacking and self._finds_places()
+    # Quota
 
     def could_fit(self, queues: Iterable[QueueState]) -> bool:
-        """Whether it could, at the very best, if all that these queues hold were taken out."""
+        """Whether there could be quota, at the very best, if all that these queues hold were taken out."""
         lacking = dict(self._lacking)
         if not lacking:
             return True
@@ -116,6 +110,13 @@ class Room:
             for what in lacking:
                 lacking[what] -= queue.node.used(what)
         return all(amount <= 0 for amount in lacking.values())
+
+    def _has_quota(self) -> bool:
+        for amount in self._lacking.values():
+            if amount > 0:
+                return False
+        self._lacking = self._measured()
+        return not self._lacking
 
     def _measured(self) -> dict[FlavorResource, int]:
         """How much is lacking, where anything is."""
@@ -138,29 +139,109 @@ class Room:
                 found[what] = lack
         return found
 
-    def _finds_places(self) -> bool:
-        if self._is_placed is None:
-            self._is_placed = all(self._finds_place(flavor) for flavor in self._wanted.places)
-        return self._is_placed
+    # Enough?
 
-    def _finds_place(self, flavor: str) -> bool:
-        topology, info = self._state.topologies.flavor(flavor), self._wanted.info
-        if topology is None:
+    def is_enough(self, *, is_last: bool = False) -> bool:
+        """Whether those are enough who were taken out so far: then no more of them are out than it takes. May say no
+        too early, unless nobody `is_last` to come."""
+        count = len(self._taken)
+        if count == self._failed_with:
             return False
-        workload = info.view if info.has_reservation else None
-        found = topology.find(self._wanted.places[flavor], workload=workload)
-        return not any(placed.reason for placed in found.values())
+        if not self._has_quota():
+            self._failed_with = count
+            return False
+        if count < self._ask_with and self._places.are_steady and not is_last:
+            return False
+        if self._places.are_found():
+            self._keep_fewest()
+            return True
+        self._failed_with = count
+        self._step *= 2
+        self._ask_with = count + self._step
+        return False
 
-    # Afterwards
+    def _keep_fewest(self) -> None:
+        taken = list(self._taken.values())
+        few, enough = self._failed_with, len(taken)
+        while enough - few > 1:
+            middle = (few + enough) // 2
+            self._keep(taken, middle)
+            if self._has_quota() and self._places.are_found():
+                enough = middle
+            else:
+                few = middle
+        self._keep(taken, enough)
 
-    def spare(self, targets: list[Target]) -> list[Target]:
-        """Those who really have to go. All but the last were taken out before it was known that the last is enough:
-        whoever may stay after all, stays, the last taken first."""
-        kept = [targets[-1]]
-        for target in reversed(targets[:-1]):
-            self.give_back(target.queue, target.info)
-            if not self.fits():
+    def _keep(self, taken: Sequence[tuple[QueueState, WorkloadInfo]], count: int) -> None:
+        while len(self._taken) > count:
+            self._give_back(*taken[len(self._taken) - 1])
+        while len(self._taken) < count:
+            self.take(*taken[len(self._taken)])
+
+    def spared(self, targets: Sequence[Target]) -> list[Target]:
+        """Those who really have to go, of all who were taken out. All but the last were taken out before it was known
+        that the last is enough: whoever may stay after all, stays, the last taken first."""
+        *others, last = targets[: len(self._taken)]
+        kept = [last]
+        for target in reversed(others):
+            known = self._places.known
+            self._give_back(target.queue, target.info)
+            if not (self._has_quota() and self._places.are_found()):
                 self.take(target.queue, target.info)
+                self._places.known = known
                 kept.append(target)
         kept.reverse()
         return kept
+
+
+class _Places:
+    """Whether the pods find places in their topologies, if they need any.
+
+    They are `steady` if there is one pod set: it finds places with more room if it does with less, and those that it
+    found stay good whoever comes elsewhere. Of several each takes what seems best for itself, so with more room the
+    first may take what the second needs.
+    """
+
+    def __init__(self, state: QuotaState, wanted: Wanted) -> None:
+        self._state = state
+        self._wanted = wanted
+        requests = [request for asked in wanted.places.values() for request in asked]
+        is_new = not wanted.info.has_reservation and all(request.previous is None for request in requests)
+        self.are_steady = len(requests) == 1 and is_new
+        self.known: frozenset[str] | Literal[False] | None = None
+        """Lowest domains of the places that were found last; False: there are none; None: not known."""
+
+    def after_leaving(self, info: WorkloadInfo) -> None:
+        if info.usage.topology and (not self.are_steady or self.known is False):
+            self.known = None
+
+    def after_return(self, info: WorkloadInfo) -> None:
+        if not info.usage.topology or self.known is None or (self.are_steady and self.known is False):
+            return
+        # Also what it takes of other flavors: those may have the same hosts.
+        taken = (domain.values[-1] for domains in info.usage.topology.values() for domain in domains)
+        if not self.are_steady or self.known is False or not self.known.isdisjoint(taken):
+            self.known = None
+
+    def are_found(self) -> bool:
+        if self.known is None:
+            self.known = self._found()
+        return self.known is not False
+
+    def _found(self) -> frozenset[str] | Literal[False]:
+        hosts: set[str] = set()
+        for flavor, requests in self._wanted.places.items():
+            topology, info = self._state.topologies.flavor(flavor), self._wanted.info
+            if topology is None:
+                return False
+            workload = info.view if info.has_reservation else None
+            for placed in topology.find(requests, workload=workload).values():
+                if placed.reason:
+                    return False
+                hosts.update(_hosts(placed.assignment))
+        return frozenset(hosts)
+
+
+def _hosts(assignment: TopologyAssignment | None) -> Iterator[str]:
+    if assignment is not None:
+        yield from (domain.values[-1] for domain in assignment.domains)
