@@ -377,9 +377,11 @@ class Engine:
         self._evicting.discard(key)
         if key in self._assumed:
             before = self._assumed.pop(key)
-            self.state.remove(key)
+            assumed = self.state.remove(key)
             if before is not None:
                 self.state.add(before)
+            if assumed is not None:
+                self._make_room(assumed)  # others were turned away for it
             if self.pending.ledger is not None:
                 self.pending.ledger.drop(key)
         if view is None:
