@@ -56,6 +56,9 @@ CASES = {
         0, ["b"],
     ),
     "a pod that could not be counted any more": (a_job(), [a_pod("a", tracked=False)], 0, ["a"]),
+    "a pod that was given up does not complete its index": (
+        indexed(1), [a_pod("a", "Succeeded", index=0, tracked=False)], 1, [],
+    ),
     "an index that there is no more": (indexed(1), [a_pod("a", index=0), a_pod("b", index=1)], 0, ["b"]),
     "a pod that does not know its index": (indexed(1), [a_pod("a", index=0), a_pod("b")], 0, ["b"]),
 }  # fmt: skip
