@@ -44,6 +44,7 @@ class Writer:
         self._news = news
         self._due: list[Decision] = []
         self._refused: list[str] = []
+        self._outrun: dict[str, int] = {}  # refused because of a change that is not known here yet: what is known
         self._filled = asyncio.Event()
 
     def take(self, decisions: Sequence[Decision]) -> None:
@@ -56,8 +57,11 @@ class Writer:
     def read_answers(self, now: Instant) -> None:
         """Tells the engine what was refused. Called by the engine's owner."""
         refused, self._refused = self._refused, []
-        for key in refused:
+        for key in [*refused, *self._outrun]:
             found = self._workload(key)
+            if found is not None and self._outrun.get(key) == found.revision:
+                continue  # deciding from the same again would only be refused again
+            self._outrun.pop(key, None)
             self._engine.refused(key, found.read(kueue.Workload) if found is not None else None, now)
 
     async def run(self) -> None:
@@ -86,10 +90,13 @@ class Writer:
         for (decision, found), result in zip(writing, results, strict=True):
             if isinstance(result, Refused):
                 _log.debug("%s: %s", decision.info.key, result.error)
-                self._refused.append(decision.info.key)
+                if isinstance(result.error, errors.Conflict):
+                    self._outrun[decision.info.key] = found.revision
+                else:
+                    self._refused.append(decision.info.key)
             else:
                 self._tell(decision, found)
-        if self._refused:
+        if self._refused or self._outrun:
             self._news.set()
 
     def _tell(self, decision: Decision, found: Object) -> None:
