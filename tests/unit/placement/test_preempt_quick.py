@@ -125,6 +125,23 @@ def test_costs_of_all_nodes_at_once_are_those_of_each(pods, wanted) -> None:
             assert tuple(column[slot] for column in found) == cost(slowly)
 
 
+COSTS = st.none() | st.tuples(*[st.integers(0, 1)] * 4, st.integers(0, 1))
+
+
+@given(changes=st.lists(st.tuples(st.integers(0, 5), COSTS, st.integers(0, 6)), min_size=1, max_size=40))
+def test_the_cheapest_that_is_kept_up_to_date_is_the_one_found_by_looking_at_all(changes) -> None:
+    kept = Costs.nothing(6)
+    for slot, costs, start in changes:
+        kept.is_candidate[slot] = costs is not None
+        if costs is not None:
+            columns = (kept.violations, kept.highest, kept.total, kept.count, kept.earliest)
+            for column, value in zip(columns, costs, strict=True):
+                column[slot] = value
+        kept.changed(slot)
+        afresh = Costs(kept.is_candidate, kept.violations, kept.highest, kept.total, kept.count, kept.earliest)
+        assert kept.cheapest(start) == afresh.cheapest(start)
+
+
 def one_node(world: World, slot: int, request: list[tuple[str, int]], priority: int) -> Candidate | None:
     """The rules in the fewest words."""
     cluster = world.cluster

@@ -137,7 +137,7 @@ class Binder:
             called_off = None if is_bound else self._call_off(victim.uid)
             if called_off is not None:
                 displaced.append(called_off)
-        displaced += self._broken_up(displaced)
+        displaced += self._broken_up(displaced) if displaced else ()
         for binding in displaced:
             self._take_back(binding)
         return {binding.pod.uid for binding in displaced}

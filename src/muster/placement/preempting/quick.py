@@ -140,11 +140,11 @@ class QuickSearch:
     def _rate_alone(self, slot: int, budgets: Budgets, options: Options) -> None:
         costs, found = self._costs, self._select(slot, budgets, options)
         costs.is_candidate[slot] = found is not None
-        if found is None:
-            return
-        _violations, highest, total, count, _ = cost(found)
-        costs.violations[slot], costs.highest[slot], costs.total[slot] = found.violations, highest, total
-        costs.count[slot], costs.earliest[slot] = count, earliest_start(found.victims)
+        if found is not None:
+            _violations, highest, total, count, _ = cost(found)
+            costs.violations[slot], costs.highest[slot], costs.total[slot] = found.violations, highest, total
+            costs.count[slot], costs.earliest[slot] = count, earliest_start(found.victims)
+        costs.changed(slot)
 
     def _select(self, slot: int, budgets: Budgets, options: Options) -> Candidate | None:
         """As `selecting.select`, in plain numbers."""

@@ -5,8 +5,9 @@ the preemptor then fits, and give the places back in order of importance. Who th
 what they cost.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -52,6 +53,8 @@ class Costs:
     count: Amounts
     earliest: Times
     """When the first of those of the highest priority started."""
+    ties: list[int] = field(default_factory=list)
+    """The slots that cost least, in order. Empty where that is not known."""
 
     @classmethod
     def nothing(cls, width: int) -> "Costs":
@@ -62,6 +65,27 @@ class Costs:
 
     def cheapest(self, start: int) -> int | None:
         """The slot that costs least; of equals, the first from `start` on."""
+        self.ties = self.ties or self._find_cheapest()
+        return self.ties[bisect_left(self.ties, start) % len(self.ties)] if self.ties else None
+
+    def changed(self, slot: int) -> None:
+        """The costs of one slot are others now. Looking through all for the cheapest each time would take longer than
+        everything else about a preemption."""
+        place = bisect_left(self.ties, slot)
+        if place < len(self.ties) and self.ties[place] == slot:
+            del self.ties[place]
+        if self.ties and self.is_candidate[slot]:
+            costs, least = self._at(slot), self._at(self.ties[0])
+            if costs < least:
+                self.ties = [slot]
+            elif costs == least:
+                insort(self.ties, slot)
+
+    def _at(self, slot: int) -> tuple[float, ...]:
+        columns = (self.violations, self.highest, self.total, self.count)
+        return (*(column.item(slot) for column in columns), -self.earliest.item(slot))
+
+    def _find_cheapest(self) -> list[int]:
         slots = np.flatnonzero(self.is_candidate)
         for column in (self.violations, self.highest, self.total, self.count):
             if slots.size > 1:
@@ -72,9 +96,8 @@ class Costs:
         if slots.size > 1:
             times = self.earliest[slots]
             slots = slots[times == times.max()]
-        if not slots.size:
-            return None
-        return int(slots[int(np.searchsorted(slots, start)) % slots.size])
+        found: list[int] = slots.tolist()
+        return found
 
 
 @dataclass(slots=True)
@@ -143,6 +166,7 @@ def rate(wanted: Wanted, cluster: ClusterState, slots: Slots, costs: Costs) -> N
     costs.violations[slots] = 0
     costs.highest[slots], costs.total[slots], costs.count[slots] = highest, total, count
     costs.earliest[slots] = earliest
+    costs.ties = []
 
 
 def _evictable(wanted: Wanted, index: Priorities) -> tuple[NodeMask, list[Amounts]]:
