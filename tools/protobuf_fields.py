@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 KINDS = {
-    "v1": ("core.v1", ["Namespace", "Node", "Pod", "ConfigMap", "Secret", "Service", "Event", "Binding"]),
+    "v1": ("core.v1", ["Namespace", "Node", "Pod", "ConfigMap", "Secret", "Service", "Event", "LimitRange", "Binding"]),
     "events.k8s.io/v1": ("events.v1", ["Event"]),
     "scheduling.k8s.io/v1": ("scheduling.v1", ["PriorityClass"]),
     "batch/v1": ("batch.v1", ["Job"]),

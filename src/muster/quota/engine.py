@@ -226,6 +226,13 @@ class Engine:
             del self.state.namespaces[name]
         self.flush(())
 
+    def ranges_changed(self, namespace: str, ranges: LimitRanges) -> None:
+        if ranges:
+            self.ranges[namespace] = ranges
+        else:
+            self.ranges.pop(namespace, None)
+        self.flush(self.state.queues)
+
     def room_on_nodes(self) -> None:
         """Nodes came, changed or were freed: what is placed by topology may fit now."""
         self._has_freed_nodes = True

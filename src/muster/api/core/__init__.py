@@ -1,6 +1,6 @@
-"""v1: pods, nodes, namespaces, configuration, services and events."""
+"""v1: pods, nodes, namespaces, configuration, services, limits and events."""
 
-from muster.api.core.kinds import CONFIG_MAP, EVENT, KINDS, NAMESPACE, NODE, POD, SECRET, SERVICE
+from muster.api.core.kinds import CONFIG_MAP, EVENT, KINDS, LIMIT_RANGE, NAMESPACE, NODE, POD, SECRET, SERVICE
 from muster.api.core.pod_defaults import default_pod_spec, default_pod_template
 from muster.api.core.requests import is_sidecar, pod_limits, pod_requests
 from muster.api.core.validation import (
@@ -58,6 +58,9 @@ from muster.api.core.views import (
     KeyToPath,
     Lifecycle,
     LifecycleHandler,
+    LimitRange,
+    LimitRangeItem,
+    LimitRangeSpec,
     LoadBalancerStatus,
     LocalObjectReference,
     Namespace,
@@ -135,6 +138,7 @@ __all__ = [
     "CONFIG_MAP",
     "EVENT",
     "KINDS",
+    "LIMIT_RANGE",
     "NAMESPACE",
     "NODE",
     "POD",
@@ -183,6 +187,9 @@ __all__ = [
     "KeyToPath",
     "Lifecycle",
     "LifecycleHandler",
+    "LimitRange",
+    "LimitRangeItem",
+    "LimitRangeSpec",
     "LoadBalancerStatus",
     "LocalObjectReference",
     "Namespace",

@@ -65,5 +65,21 @@ def default_service(document: Document) -> None:
     made_child(made_child(document, "status"), "loadBalancer")
 
 
+def default_limit_range(document: Document) -> None:
+    drop_nulls(document)
+    for item in objects(document, "spec", "limits"):
+        if text(item, "type") == "Container":
+            _complete(item, "default", "max")
+            _complete(item, "defaultRequest", "default")
+            _complete(item, "defaultRequest", "min")
+
+
+def _complete(item: Document, field: str, source: str) -> None:
+    """What has no value in `field` gets the one that it has in `source`."""
+    known = child(item, source)
+    if known and isinstance(item.get(field, {}), dict):
+        item[field] = known | child(item, field)
+
+
 def default_event(document: Document) -> None:
     drop_nulls(document)

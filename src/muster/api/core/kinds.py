@@ -129,4 +129,17 @@ EVENT = Kind(
     conversions=(EVENTS_V1,),
 )
 
-KINDS = (NAMESPACE, NODE, POD, CONFIG_MAP, SECRET, SERVICE, EVENT)
+LIMIT_RANGE = Kind(
+    group="",
+    version="v1",
+    name="LimitRange",
+    plural="limitranges",
+    view=views.LimitRange,
+    short_names=("limits",),
+    subresources=frozenset(),
+    built_in=True,
+    default=defaults.default_limit_range,
+    validate=validation.validate_limit_range,
+)
+
+KINDS = (NAMESPACE, NODE, POD, CONFIG_MAP, SECRET, SERVICE, EVENT, LIMIT_RANGE)

@@ -14,10 +14,12 @@ from muster.api import core, kueue
 from muster.api.kinds import Kind
 from muster.api.meta import Instant, Resource
 from muster.api.objects import Key, Object
+from muster.api.raw import Document
 from muster.controllers.quota.ground import Ground
 from muster.controllers.quota.waiting import Waiting
 from muster.controllers.quota.writer import Writer
 from muster.quota.engine import Engine
+from muster.quota.limits import read_limit_ranges
 from muster.quota.settings import Settings
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer, all_synced
@@ -32,6 +34,7 @@ SLICE_SECONDS = 0.004
 _LONGEST_SLEEP = 30.0
 KINDS = (
     core.NAMESPACE,
+    core.LIMIT_RANGE,
     kueue.TOPOLOGY,
     kueue.RESOURCE_FLAVOR,
     kueue.ADMISSION_CHECK,
@@ -161,6 +164,7 @@ def _takers(engine: Engine) -> Mapping[Kind, Taker]:
     """By kind, what a change of an object, or its end, means to the engine."""
     return {
         core.NAMESPACE: _taker(core.Namespace, _timeless(engine.namespace_changed), engine.namespace_removed),
+        core.LIMIT_RANGE: _range_taker(engine),
         kueue.TOPOLOGY: _taker(kueue.Topology, _timeless(engine.topology_changed), engine.topology_removed),
         kueue.RESOURCE_FLAVOR: _taker(kueue.ResourceFlavor, _timeless(engine.flavor_changed), engine.flavor_removed),
         kueue.ADMISSION_CHECK: _taker(kueue.AdmissionCheck, _timeless(engine.check_changed), engine.check_removed),
@@ -179,6 +183,23 @@ def _taker(view: type[V], changed: Callable[[V, Instant], None], removed: Callab
             removed(f"{found.key.namespace}/{found.key.name}" if found.kind.namespaced else found.key.name)
         else:
             changed(found.read(view), now)
+
+    return take
+
+
+def _range_taker(engine: Engine) -> Taker:
+    """The LimitRanges of a namespace count together."""
+    known: dict[str, dict[str, Document]] = {}
+
+    def take(event: Event, _now: Instant) -> None:
+        found = event.object
+        assert found is not None
+        here = known.setdefault(found.key.namespace, {})
+        if event.change is Change.DELETED:
+            here.pop(found.key.name, None)
+        else:
+            here[found.key.name] = found.document()
+        engine.ranges_changed(found.key.namespace, read_limit_ranges(here.values()))
 
     return take
 

@@ -161,6 +161,10 @@ def _budget(found: Object, now: Instant) -> Sequence[JSON]:
     )
 
 
+def _limit_range(found: Object, _now: Instant) -> Sequence[JSON]:
+    return found.key.name, found.meta.creation_timestamp or ""
+
+
 def _priority_class(found: Object, now: Instant) -> Sequence[JSON]:
     view = found.read(scheduling.PriorityClass)
     return found.key.name, view.value, bool(view.global_default), age(found, now), view.preemption_policy or ""
@@ -193,6 +197,7 @@ PRINTERS: Mapping[Kind, Printer] = {
         ),
         _event,
     ),
+    core.LIMIT_RANGE: Printer((NAME, Column("Created At")), _limit_range),
     batch.JOB: Printer(
         (
             NAME, Column("Status"), Column("Completions"), Column("Duration"), AGE,

@@ -7,6 +7,7 @@ from muster.api.core.validation.configuration import (
     validate_secret_update,
 )
 from muster.api.core.validation.constraints import validate_affinity, validate_node_selector, validate_tolerations
+from muster.api.core.validation.limit_ranges import validate_limit_range
 from muster.api.core.validation.nodes import validate_namespace, validate_node, validate_node_update, validate_taints
 from muster.api.core.validation.pod_updates import validate_pod_update
 from muster.api.core.validation.pods import validate_pod, validate_pod_spec, validate_pod_template
@@ -18,6 +19,7 @@ __all__ = [
     "validate_config_map",
     "validate_config_map_update",
     "validate_event",
+    "validate_limit_range",
     "validate_namespace",
     "validate_node",
     "validate_node_selector",

@@ -52,6 +52,7 @@ from muster.api.core.views.containers import (
     VolumeMount,
     WindowsSecurityContextOptions,
 )
+from muster.api.core.views.limit_ranges import LimitRange, LimitRangeItem, LimitRangeSpec
 from muster.api.core.views.nodes import (
     AttachedVolume,
     ContainerImage,
@@ -171,6 +172,9 @@ __all__ = [
     "KeyToPath",
     "Lifecycle",
     "LifecycleHandler",
+    "LimitRange",
+    "LimitRangeItem",
+    "LimitRangeSpec",
     "LoadBalancerStatus",
     "LocalObjectReference",
     "Namespace",
