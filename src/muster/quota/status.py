@@ -111,6 +111,16 @@ def replace_nodes(document: Document, admission: Document, now: Instant, gates: 
     return draft
 
 
+def mark_unhealthy(document: Document, nodes: tuple[str, ...]) -> Document:
+    """These of its nodes have failed, and no others."""
+    draft, status = _draft(document)
+    if nodes:
+        status["unhealthyNodes"] = [{"name": name} for name in nodes]
+    else:
+        status.pop("unhealthyNodes", None)
+    return draft
+
+
 def pending(
     document: Document,
     reason: str,
@@ -164,8 +174,11 @@ def requeued(document: Document, is_allowed: bool, reason: str, message: str, no
 def end_backoff(document: Document, reason: str, message: str, now: Instant) -> Document:
     """Its waiting time is over."""
     draft, status = _draft(document)
-    if isinstance(status.get("requeueState"), dict):
-        status["requeueState"].pop("requeueAt", None)
+    state = status.get("requeueState")
+    if isinstance(state, dict):
+        state.pop("requeueAt", None)
+        if not state:
+            del status["requeueState"]
     _set(draft, REQUEUED, conditions.TRUE, reason, message, now)
     return draft
 

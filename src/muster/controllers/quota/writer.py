@@ -8,11 +8,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from muster.api import errors, kueue
+from muster.api import errors, kueue, patching
 from muster.api.errors import ApiError
 from muster.api.meta import Instant
 from muster.api.objects import Key, Object
-from muster.api.raw import JSON, Document
+from muster.api.raw import Document
 from muster.quota.decisions import WARNING, Admission, Eviction, Replacement
 from muster.quota.engine import Engine
 from muster.runtime.clock import Clock
@@ -110,9 +110,7 @@ class Writer:
 
 def status_patch(found: Object, made: Document) -> Patch:
     """What makes the stored status the one in `made`, if nobody was faster."""
-    before, after = found.document().get("status") or {}, made.get("status") or {}
-    changed: dict[str, JSON] = {name: value for name, value in after.items() if before.get(name) != value}
-    changed |= {name: None for name in before if name not in after}
+    changed = patching.difference(found.document().get("status") or {}, made.get("status") or {})
     return Patch(
         found.kind,
         Key(found.key.namespace, found.key.name),
