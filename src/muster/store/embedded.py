@@ -37,7 +37,7 @@ from muster.store.tables import Entry, Table, in_namespace
 
 _log = logging.getLogger(__name__)
 
-_GROUP = 96  # writes to one commit: deciding them takes some 8 ms, and the event loop serves nobody meanwhile
+_GROUP = 192  # writes to one commit: deciding them takes some 6 ms, and the event loop serves nobody meanwhile
 REMEMBERED = 10_000
 """How many changes of one kind a watch can resume over, at least."""
 _BOOKMARK_SECONDS = 60.0
