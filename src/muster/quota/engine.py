@@ -14,6 +14,7 @@ from muster.api import core, kueue, timestamps
 from muster.api.meta import Instant, ObjectMeta
 from muster.quota.cycle import Cycle
 from muster.quota.decisions import Admission, CycleResult, Eviction, Replacement, Requeue
+from muster.quota.entries import Standing
 from muster.quota.fair_admission import Ledger, charges_entry
 from muster.quota.limits import LimitRanges
 from muster.quota.queueing import PendingQueues, SecondPass
@@ -349,19 +350,27 @@ class Engine:
             self._waits[info.key] = decided
 
     def _plan_next(self, names: Sequence[str], result: CycleResult) -> None:
-        """Where something was given or taken, the whole tree is looked at again; else only queues that have another
-        head now, or whose head has flavors left to try."""
+        """Where something was given or taken, the whole tree is looked at again. Else only queues that have another
+        head now, or whose head has flavors left to try; and, since what kept them out may have been one of the others,
+        those that were skipped."""
         if result.has_progress:
             self._rounds.clear()
             for name in names:
                 self._touch(name)
             return
-        looked_at = {decided.info.key: decided.info for decided in result.requeues()}
+        looked_at = {decided.info.key: decided for decided in result.requeues()}
+        skipped: list[str] = []
+        has_changed = False
         for name in names:
             head = self.pending.peek(name)
-            if head is None:
-                continue
-            if head.key not in looked_at or self._may_try_next(head, name):
+            before = looked_at.get(head.key) if head is not None else None
+            if head is None or before is None or self._may_try_next(head, name):
+                has_changed = True
+                self._touch(name)
+            elif before.entry.standing is Standing.SKIPPED:
+                skipped.append(name)
+        if has_changed:
+            for name in skipped:
                 self._touch(name)
 
     def _may_try_next(self, head: WorkloadInfo, queue: str) -> bool:
