@@ -59,6 +59,7 @@ class Engine:
         self._rounds: dict[str, int] = {}  # how often in vain since anything moved, for those with flavors left to try
         self._cycles = 0
         self._cycle: Cycle | None = None
+        self._active: dict[str, bool] = {}
 
     # Workloads
 
@@ -115,7 +116,7 @@ class Engine:
         self.state.add(info)
         if known is not None and known.usage.quota != info.usage.quota:
             self._make_room(info)
-        if self.pending.ledger is not None and info.is_admitted and (known is None or not known.is_admitted):
+        if self.pending.ledger is not None and info.is_admitted and self.pending.ledger.is_charged_for(info.key):
             self.pending.ledger.settle(info.key, self.used_by(info.local_queue), now)
         self.second_pass.update(info)
         self.second_pass.queue(info, now)
@@ -157,12 +158,14 @@ class Engine:
         name = view.metadata.name
         known = self.state.queues.get(name)
         neighbours = self._tree_of(name) if known is not None else []
+        self._forget_activity()
         self.state.set_queue(view)
         self.pending.set_queue(self.state.queues[name].policy, now)
         self.flush([*neighbours, name])
 
     def queue_removed(self, name: str) -> None:
         neighbours = self._tree_of(name)
+        self._forget_activity()
         self.state.remove_queue(name)
         self.pending.remove_queue(name)
         self.flush(neighbours)
@@ -182,10 +185,12 @@ class Engine:
             self.flush([removed.spec.cluster_queue])
 
     def cohort_changed(self, view: kueue.Cohort) -> None:
+        self._forget_activity()
         self.state.set_cohort(view)
         self._cohorts_to_flush[view.metadata.name] = None
 
     def cohort_removed(self, name: str) -> None:
+        self._forget_activity()
         self.state.remove_cohort(name)
         self._cohorts_to_flush[name] = None
 
@@ -206,10 +211,12 @@ class Engine:
         self._flush_where(lambda queue: name in queue.policy.checks)
 
     def topology_changed(self, view: kueue.Topology) -> None:
+        self._forget_activity()
         self.state.set_topology(view)
         self._has_freed_nodes = True
 
     def topology_removed(self, name: str) -> None:
+        self._forget_activity()
         self.state.remove_topology(name)
         self._has_freed_nodes = True
 
@@ -225,7 +232,7 @@ class Engine:
     def namespace_removed(self, name: str) -> None:
         if name in self.state.namespaces:
             del self.state.namespaces[name]
-        self.flush(())
+        self._forget_activity()
 
     def ranges_changed(self, namespace: str, ranges: LimitRanges) -> None:
         if ranges:
@@ -239,12 +246,17 @@ class Engine:
         self._has_freed_nodes = True
 
     def _flush_where(self, concerns: Callable[[QueueState], bool]) -> None:
+        self._forget_activity()
         self.flush([name for name, queue in self.state.queues.items() if concerns(queue)])
 
     def flush(self, queues: Iterable[str]) -> None:
         """What is parked in the trees of these queues is looked at again, with the next step."""
-        self._cycle = None
         self._to_flush.update(dict.fromkeys(queues))
+
+    def _forget_activity(self) -> None:
+        """What decides whether a queue admits anything has changed."""
+        self._cycle = None
+        self._active.clear()
 
     def _flush_now(self, now: Instant) -> None:
         self.state.settle()
@@ -312,8 +324,12 @@ class Engine:
         return []
 
     def _is_active(self, name: str) -> bool:
-        queue = self.state.queues.get(name)
-        return queue is not None and self.state.is_active(queue)
+        """Workloads of a queue in a circle of cohorts are looked at too, so that they are told."""
+        found = self._active.get(name)
+        if found is None:
+            queue = self.state.queues.get(name)
+            found = self._active[name] = queue is not None and not self.state.inactive(queue)
+        return found
 
     def _tree_of(self, queue: str) -> list[str]:
         known = self.state.queues.get(queue)
