@@ -98,6 +98,10 @@ class Ledger:
         account = self._accounts.get(local_queue)
         return account is not None and bool(account.penalties)
 
+    def is_charged_for(self, key: str) -> bool:
+        """A penalty for the workload is pending."""
+        return key in self._charged
+
     def due(self, local_queue: str) -> Instant | None:
         """When its usage is to be sampled next; None: it never was, so at once."""
         account = self._accounts.get(local_queue)

@@ -36,10 +36,14 @@ def a_flavor(name: str = "f", **spec: JSON) -> Document:
     return _document(kueue.RESOURCE_FLAVOR, name, spec)
 
 
-def a_queue(name: str = "cq", cpu: str = "4", *, flavor: str = "f", **spec: JSON) -> Document:
+def a_queue(
+    name: str = "cq", cpu: str = "4", flavor: str = "f", more: Document | None = None, **spec: JSON
+) -> Document:
     quotas = [{"name": flavor, "resources": [{"name": "cpu", "nominalQuota": cpu}]}]
     groups = [{"coveredResources": ["cpu"], "flavors": quotas}]
-    return _document(kueue.CLUSTER_QUEUE, name, {"resourceGroups": groups, "namespaceSelector": {}, **spec})
+    return _document(
+        kueue.CLUSTER_QUEUE, name, {"resourceGroups": groups, "namespaceSelector": {}, **spec, **(more or {})}
+    )
 
 
 def a_local_queue(name: str = "lq", to: str = "cq", **spec: JSON) -> Document:

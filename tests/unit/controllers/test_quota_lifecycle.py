@@ -1,9 +1,10 @@
 """Workloads from the queue to their end: the real engine and controllers over a store, on virtual time."""
 
 import pytest
-from quota_worlds import World, a_check, a_flavor, a_local_queue, a_queue, a_workload, a_world
+from tests.unit.controllers.quota_worlds import World, a_check, a_flavor, a_local_queue, a_queue, a_workload, a_world
 
 from muster.api import kueue, timestamps
+from muster.api.kinds import Kind
 from muster.quota.settings import PodsReady, Settings
 from muster.runtime.clock import VirtualClock
 from muster.testing.virtual import on_virtual_time
@@ -15,7 +16,7 @@ async def with_check(world: World) -> None:
     """A workload that holds quota and waits for check `a`."""
     await world.make(a_check("a"))
     await world.activate_check("a")
-    await world.make(a_queue(**CHECKED), a_local_queue(), a_workload())
+    await world.make(a_queue(more=CHECKED), a_local_queue(), a_workload())
     await world.clock.sleep(3)
     assert (await world.conditions())["QuotaReserved"] == ("True", "QuotaReserved")
 
@@ -154,7 +155,7 @@ async def test_time_that_a_workload_ran_before_counts_against_its_limit(clock: V
 @pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
 @pytest.mark.parametrize("kind", [kueue.CLUSTER_QUEUE, kueue.LOCAL_QUEUE], ids=lambda kind: kind.name)
 @on_virtual_time
-async def test_a_queue_that_stops(clock: VirtualClock, policy: str, kind: type) -> None:
+async def test_a_queue_that_stops(clock: VirtualClock, policy: str, kind: Kind) -> None:
     name = "cq" if kind is kueue.CLUSTER_QUEUE else "lq"
     async with a_world(clock) as world:
         await world.make(a_queue(), a_local_queue(), a_workload("runs", "3"), a_workload("waits", "3"))
@@ -185,7 +186,7 @@ async def test_a_queue_that_stops(clock: VirtualClock, policy: str, kind: type) 
 @pytest.mark.parametrize("kind", [kueue.CLUSTER_QUEUE, kueue.LOCAL_QUEUE], ids=lambda kind: kind.name)
 @on_virtual_time
 async def test_what_has_only_set_quota_aside_gives_it_back_when_its_queue_stops(
-    clock: VirtualClock, kind: type
+    clock: VirtualClock, kind: Kind
 ) -> None:
     name = "cq" if kind is kueue.CLUSTER_QUEUE else "lq"
     async with a_world(clock) as world:
