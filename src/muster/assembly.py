@@ -23,7 +23,7 @@ from muster.agent.node import Agent, NodeConfig
 from muster.api import managing, raw
 from muster.api.everything import REGISTRY
 from muster.api.objects import Object
-from muster.controllers.configured import SchedulerConfiguration
+from muster.controllers.configured import SchedulerConfiguration, read_quota
 from muster.controllers.events import EventCleaner
 from muster.controllers.garbage import GarbageCollector
 from muster.controllers.jobs.batch import BatchJobController
@@ -32,10 +32,14 @@ from muster.controllers.nodes import NodeController
 from muster.controllers.podgroups import PodGroupController
 from muster.controllers.quota import QuotaController
 from muster.controllers.quota.default_queue import DefaultQueueController
+from muster.controllers.quota.failures import FailuresController
 from muster.controllers.quota.jobs import JobsController
+from muster.controllers.quota.pods import PodsController
+from muster.controllers.quota.ungating import UngatingController
 from muster.controllers.scheduling import MakeEngine, SchedulingController
 from muster.controllers.taints import TaintEvictionController
 from muster.placement.engine import default_engine
+from muster.quota.settings import Settings
 from muster.runtime.clock import Clock, SystemClock
 from muster.runtime.supervision import supervise
 from muster.server import access, app
@@ -59,6 +63,8 @@ class ServeSettings:
     port: int = DEFAULT_PORT
     scheduler_config: Path | None = None
     """A KubeSchedulerConfiguration."""
+    quota_config: Path | None = None
+    """Kueue's Configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +184,7 @@ class _Platform:
 async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
     """Store, controllers and server, up while the context lasts."""
     clock = SystemClock()
-    make_engine = _make_engine(settings.scheduler_config)
+    make_engine, quota_settings = _make_engine(settings.scheduler_config), _quota_settings(settings.quota_config)
     _make_private(settings.data)
     admin_token, node_token = _token(settings.data / "token"), _token(settings.data / "node-token")
     async with contextlib.AsyncExitStack() as stack:
@@ -187,6 +193,7 @@ async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
         )
         local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, node_token)))
         scheduler = SchedulingController(store, clock, make_engine)
+        quota = QuotaController(store, clock, quota_settings)
         application = app.build(
             store=store,
             registry=REGISTRY,
@@ -197,7 +204,8 @@ async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
             decisions=scheduler.decisions,
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        running = tasks.create_task(supervise(_controllers(store, clock, scheduler), clock=clock), name="controllers")
+        controllers = _controllers(store, clock, scheduler, quota)
+        running = tasks.create_task(supervise(controllers, clock=clock), name="controllers")
         stack.callback(running.cancel)
         url = await stack.enter_async_context(
             listening(application, settings.host, settings.port, on_close=application.close)
@@ -218,15 +226,29 @@ def _make_engine(path: Path | None) -> MakeEngine:
     return configuration.make_engine
 
 
+def _quota_settings(path: Path | None) -> Settings:
+    """As `_make_engine`."""
+    if path is None:
+        return Settings()
+    configuration = read_quota(path)
+    for warning in configuration.warnings:
+        _log.warning("%s: %s", path, warning)
+    return configuration.settings
+
+
 def _controllers(
-    store: Store, clock: Clock, scheduler: SchedulingController
+    store: Store, clock: Clock, scheduler: SchedulingController, quota: QuotaController
 ) -> Mapping[str, Callable[[], Awaitable[None]]]:
+    settings = quota.engine.settings
     return {
         "scheduler": scheduler.run,
         "pod groups": PodGroupController(store, clock).run,
         "batch jobs": BatchJobController(store, clock).run,
-        "quota": QuotaController(store, clock).run,
-        "jobs in queues": JobsController(store, clock).run,
+        "quota": quota.run,
+        "jobs in queues": JobsController(store, clock, settings=settings).run,
+        "pods in queues": PodsController(store, clock).run,
+        "ungating": UngatingController(store, clock).run,
+        "failed nodes": FailuresController(store, clock).run,
         "default queue": DefaultQueueController(store, clock).run,
         "nodes": NodeController(store, clock).run,
         "taints": TaintEvictionController(store, clock).run,

@@ -1,6 +1,7 @@
 """A platform on virtual time where quota decides what runs: real store, controllers, scheduler and agents; only
 processes are pretended."""
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -21,7 +22,11 @@ from muster.controllers.jobs.batch import BatchJobController
 from muster.controllers.nodes import NodeController
 from muster.controllers.quota import QuotaController
 from muster.controllers.quota.default_queue import DefaultQueueController
+from muster.controllers.quota.failures import FailuresController
 from muster.controllers.quota.jobs import JobsController
+from muster.controllers.quota.lifecycle import LifecycleController
+from muster.controllers.quota.pods import PodsController
+from muster.controllers.quota.ungating import UngatingController
 from muster.controllers.scheduling import SchedulingController
 from muster.placement.engine import default_engine
 from muster.quota.settings import Settings
@@ -37,6 +42,11 @@ class Platform:
     store: EmbeddedStore
     clock: VirtualClock
     machine: PretendMachine
+    agents: Mapping[str, asyncio.Task[None]]
+
+    def crash(self, node: str) -> None:
+        """Its agent is gone, with all that it ran."""
+        self.agents[node].cancel()
 
     async def make(self, *documents: Document) -> None:
         for document in documents:
@@ -45,6 +55,9 @@ class Platform:
 
     async def patch(self, kind: Kind, name: str, body: JSON, namespace: str = "default") -> None:
         await write_one(self.store, Patch(kind, Key(namespace if kind.namespaced else "", name), body))
+
+    async def patch_node(self, name: str, labels: Mapping[str, str]) -> None:
+        await self.patch(core.NODE, name, {"metadata": {"labels": dict(labels)}})
 
     async def delete(self, kind: Kind, name: str, namespace: str = "default") -> None:
         await write_one(self.store, Delete(kind, Key(namespace if kind.namespaced else "", name)))
@@ -151,8 +164,8 @@ async def a_platform(
     machine = PretendMachine(clock)
     chosen = settings or Settings()
     async with EmbeddedStore.in_memory(clock=clock, entropy=random.Random(1), take_in=take_in) as store:
-        agents = [
-            Agent(
+        agents = {
+            name: Agent(
                 store,
                 runtime=PretendRuntime(machine),
                 clock=clock,
@@ -162,7 +175,7 @@ async def a_platform(
                 ),
             )
             for number, (name, labels) in enumerate((nodes or {"n": {}}).items())
-        ]
+        }
         scheduler = SchedulingController(store, clock, default_engine, uses_threads=False)
         parts = (
             BatchJobController(store, clock),
@@ -170,8 +183,19 @@ async def a_platform(
             NodeController(store, clock),
             QuotaController(store, clock, chosen),
             JobsController(store, clock, settings=chosen),
+            PodsController(store, clock, chosen),
+            UngatingController(store, clock),
+            FailuresController(store, clock, chosen),
+            LifecycleController(store, clock, chosen),
             DefaultQueueController(store, clock),
         )
-        async with running(scheduler.run, *(agent.run for agent in agents), *(part.run for part in parts)):
+        async with running(scheduler.run, *(part.run for part in parts)), asyncio.TaskGroup() as group:
+            tasks = {name: group.create_task(_until_cancelled(agent)) for name, agent in agents.items()}
             await clock.sleep(1)
-            yield Platform(store, clock, machine)
+            yield Platform(store, clock, machine, tasks)
+            for task in tasks.values():
+                task.cancel()
+
+
+async def _until_cancelled(agent: Agent) -> None:
+    await agent.run()

@@ -63,13 +63,9 @@ def _hold_pod(document: Document, find: Find) -> None:
     annotations = made_child(metadata, "annotations")
     annotations.setdefault(names.ROLE_HASH_ANNOTATION, role_hash(spec))
     _add(metadata, "finalizers", names.MANAGED)
-    gates = [names.ADMISSION_GATE]
-    if names.TOPOLOGY_ANNOTATIONS & annotations.keys():
-        gates.append(names.TOPOLOGY_GATE)
-    present = {gate.get("name") for gate in objects(spec, "schedulingGates")}
-    for gate in gates:
-        if gate not in present:
-            _add(spec, "schedulingGates", {"name": gate})
+    # The second one too: a queue may place by topology what does not ask for it, and gates cannot be added later.
+    for gate in (names.ADMISSION_GATE, names.TOPOLOGY_GATE):
+        _add(spec, "schedulingGates", {"name": gate})
 
 
 def _name_defaults(metadata: Document, find: Find) -> None:

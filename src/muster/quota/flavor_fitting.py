@@ -87,12 +87,12 @@ def mismatch(flavor: kueue.ResourceFlavor, spec: core.PodSpec) -> str | None:
 
 def _untolerated(taints: Iterable[core.Taint], tolerations: tuple[core.Toleration, ...]) -> core.Taint | None:
     for taint in taints:
-        if taint.effect in _DO_NOT_SCHEDULE and not any(_tolerates(one, taint) for one in tolerations):
+        if taint.effect in _DO_NOT_SCHEDULE and not any(tolerates(one, taint) for one in tolerations):
             return taint
     return None
 
 
-def _tolerates(toleration: core.Toleration, taint: core.Taint) -> bool:
+def tolerates(toleration: core.Toleration, taint: core.Taint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

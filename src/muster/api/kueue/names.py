@@ -51,6 +51,7 @@ UNCONSTRAINED_TOPOLOGY: Final = _KUEUE + "podset-unconstrained-topology"
 SLICE_TOPOLOGY: Final = _KUEUE + "podset-slice-required-topology"
 SLICE_SIZE: Final = _KUEUE + "podset-slice-size"
 SLICE_CONSTRAINTS: Final = _KUEUE + "podset-slice-required-topology-constraints"
+INDEX_OFFSET_ANNOTATION: Final = _KUEUE + "pod-index-offset"
 GROUP_TOPOLOGY: Final = _KUEUE + "podset-group-name"
 TOPOLOGY_ANNOTATIONS: Final = frozenset(
     {REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, UNCONSTRAINED_TOPOLOGY, SLICE_TOPOLOGY, SLICE_CONSTRAINTS}

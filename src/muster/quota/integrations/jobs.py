@@ -216,7 +216,8 @@ def _keep(subject: Subject, found: Object, world: World) -> Plan:
         made = status.pending(document, Pending.PENDING_EVALUATION, message, world.now, world.settings.gates)
         return Plan((ChangeStatus(found, made),))
     if is_true(found, ADMITTED):
-        return _start(subject, found, world) if subject.is_suspended else _run_on(subject, found, world)
+        is_held = subject.is_suspended or subject.has_held
+        return _start(subject, found, world) if is_held else _run_on(subject, found, world)
     if subject.is_suspended:
         if subject.is_injected:
             return _stop(subject, found, "")

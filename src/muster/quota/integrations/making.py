@@ -23,7 +23,7 @@ def make(subject: Subject, world: World, *, annotations: Mapping[str, str] | Non
         "ownerReferences": list(subject.owners),
         "labels": _labels(subject, world),
     }
-    kept = {**_annotations(subject, world), **(annotations or {})}
+    kept = {**_annotations(subject, world), **subject.workload_annotations, **(annotations or {})}
     if kept:
         metadata["annotations"] = kept
     spec = spec_of(subject)
@@ -110,6 +110,15 @@ def adopted(document: Document, subject: Subject) -> Document:
     return {**document, "metadata": metadata}
 
 
+def owned(document: Document, subject: Subject) -> Document:
+    """By all that it stands for, and by whom it was before."""
+    metadata = {**child(document, "metadata")}
+    present = list(objects(metadata, "ownerReferences"))
+    known = {owner.get("uid") for owner in present}
+    metadata["ownerReferences"] = [*present, *(owner for owner in subject.owners if owner["uid"] not in known)]
+    return {**document, "metadata": metadata}
+
+
 def with_gates(document: Document, gates: str | None) -> Document:
     """Held back by what holds back its job."""
     metadata = {**child(document, "metadata")}
@@ -123,7 +132,7 @@ def with_gates(document: Document, gates: str | None) -> Document:
 
 def _labels(subject: Subject, world: World) -> dict[str, str]:
     labels = {key: subject.labels[key] for key in world.settings.copied_labels if key in subject.labels}
-    if not subject.is_pods or len(subject.owners) == 1:
+    if not subject.workload_name:
         labels[names.JOB_UID_LABEL] = subject.uid
     return labels
 

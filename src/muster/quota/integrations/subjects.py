@@ -36,8 +36,11 @@ class Subject:
     """Made of pods that nothing makes anew: what is stopped is gone."""
     workload_name: str = ""
     """Where it is not made up from the job's name."""
+    workload_annotations: Mapping[str, str] = field(default_factory=dict)
     waits_for_pods: bool | None = None
     """Of a group: pods that have gone must come back before it can be admitted. None: no such question."""
+    has_held: bool = False
+    """Of a group: some pods are held back, whatever the others do."""
 
     @property
     def key(self) -> str:

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from muster.api import kueue
 from muster.api.documents import child
+from muster.api.kueue import names
 from muster.api.kueue.topology_annotations import read_request
 from muster.api.raw import Document
 from muster.quota.topology import TopologyAssignment
@@ -51,6 +53,17 @@ class Ranks:
 _NO_RANKS: Final = Ranks()
 
 
+def ranks_of(pods: kueue.PodSet) -> Ranks:
+    asked = pods.topology_request
+    if asked is None or not asked.pod_index_label:
+        return _NO_RANKS
+    offset = _number((pods.template.metadata.annotations or {}).get(names.INDEX_OFFSET_ANNOTATION)) or 0
+    if not asked.sub_group_index_label or not asked.sub_group_count:
+        return Ranks(asked.pod_index_label, offset=offset)
+    size = (pods.count or 0) // asked.sub_group_count
+    return Ranks(asked.pod_index_label, asked.sub_group_index_label, size, offset)
+
+
 def place(
     assignment: TopologyAssignment,
     members: Sequence[Member],
@@ -77,18 +90,19 @@ def _by_rank(assignment: TopologyAssignment, members: Sequence[Member], ranks: R
     if not ranks.index_label:
         return None
     domains = [domain.values for domain in assignment.domains for _ in range(domain.pods)]
-    chosen: dict[str, Values] = {}
-    taken: set[int] = set()
-    for member in members:
+    chosen: dict[int, Member] = {}
+    held: set[int] = set()
+    for member in sorted(members, key=lambda member: member.is_gated):
         rank = _rank(member, ranks)
-        if rank is None or not 0 <= rank < len(domains) or rank in taken:
+        if rank is None or not 0 <= rank < len(domains) or rank in chosen:
             return None
-        taken.add(rank)
-        if member.is_gated:
-            chosen[member.name] = domains[rank]
-        elif _domain_of(assignment, member) != domains[rank]:
-            return None
-    return chosen
+        if not member.is_gated:
+            if rank in held or _domain_of(assignment, member) != domains[rank]:
+                return None
+            held.add(rank)
+        elif rank not in held:  # else the one it stands in for has not gone yet
+            chosen[rank] = member
+    return {member.name: domains[rank] for rank, member in chosen.items()}
 
 
 def _rank(member: Member, ranks: Ranks) -> int | None:

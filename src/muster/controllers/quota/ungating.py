@@ -1,0 +1,117 @@
+"""Lets gated pods of admitted workloads go, each to its own place: carries out `muster.quota.integrations.ungating`."""
+
+import asyncio
+from collections.abc import Iterable
+
+from muster.api import core, kueue
+from muster.api.kueue import names
+from muster.api.objects import Key, Object
+from muster.api.raw import Document
+from muster.controllers.quota import carrying
+from muster.quota.integrations import slices
+from muster.quota.integrations.ungating import Release, active_slice, releases
+from muster.runtime.clock import Clock
+from muster.runtime.informers import Informer, all_synced
+from muster.runtime.reconciling import Reconciler
+from muster.store.protocol import Event, Options, Patch, Refused, Revision, Selection, Store
+
+GATHER_SECONDS = 0.02
+"""The pods of a job come together: who goes where is better decided when all are there."""
+_OPTIONS = Options(manager="muster-quota-ungating")
+_SOON_SECONDS = 0.005
+_BATCH = 256
+_GATES = frozenset({names.TOPOLOGY_GATE, names.ELASTIC_GATE})
+
+
+class UngatingController:
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def run(self) -> None:
+        await _Keeper(self._store, self._clock).run()
+
+
+class _Keeper:
+    """Works on keys of workloads; of those that a job had in turn, of the first."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._pods = Informer(store, Selection(core.POD), clock=clock)
+        self._workloads = Informer(store, Selection(kueue.WORKLOAD), clock=clock)
+        self._pods.index_by("workload", workload_of)
+        self._workloads.index_by("chain", _chain)
+        self._reconciler = Reconciler("quota: ungating", self._reconcile, clock=clock, workers=2, max_delay=10.0)
+        self._written: dict[Key, int] = {}
+        self._pods.on_event(self._pod_changed)
+        self._workloads.on_event(self._workload_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for informer in (self._pods, self._workloads):
+                tasks.create_task(informer.run(), name=f"quota ungating: {informer.selection.kind.plural}")
+            await all_synced([self._pods, self._workloads])
+            tasks.create_task(self._reconciler.run(), name="quota ungating: reconciler")
+
+    def _pod_changed(self, event: Event) -> None:
+        assert event.object is not None
+        for key in workload_of(event.object):
+            if is_gated(event.object) or self._has_gated(key):
+                self._reconciler.queue.add_after(_key(key), GATHER_SECONDS)
+
+    def _has_gated(self, key: str) -> bool:
+        return any(is_gated(pod) for pod in self._pods.by_index("workload", key))
+
+    def _workload_changed(self, event: Event) -> None:
+        assert event.object is not None
+        for key in _chain(event.object):
+            if self._pods.by_index("workload", key):
+                self._reconciler.queue.add_after(_key(key), GATHER_SECONDS)
+
+    async def _reconcile(self, key: Key) -> float | None:
+        if self._pods.revision < self._written.get(key, 0):
+            return _SOON_SECONDS
+        self._written.pop(key, None)
+        found = {pod.uid: pod for pod in self._pods.by_index("workload", str(key))}
+        if not any(is_gated(pod) for pod in found.values()):
+            return None
+        chained = [workload.read(kueue.Workload) for workload in self._workloads.by_index("chain", str(key))]
+        workload = active_slice(chained)
+        if workload is None:
+            return None
+        due = releases(workload, [pod.read(core.Pod) for pod in found.values()])
+        patches = [_patch(found[release.pod.metadata.uid], release) for release in due]
+        for start in range(0, len(patches), _BATCH):
+            results = await self._store.write(patches[start : start + _BATCH])
+            for result in results:
+                if not isinstance(result, Refused):
+                    self._written[key] = max(self._written.get(key, 0), result.object.revision)
+            carrying.check(results)
+        return None
+
+
+def is_gated(pod: Object) -> bool:
+    return any(gate.name in _GATES for gate in pod.read(core.Pod).spec.scheduling_gates)
+
+
+def workload_of(pod: Object) -> Iterable[str]:
+    """The key of the workload that the pod belongs to."""
+    name = (pod.meta.annotations or {}).get(names.WORKLOAD_ANNOTATION)
+    return [f"{pod.key.namespace}/{name}"] if name else []
+
+
+def _chain(workload: Object) -> Iterable[str]:
+    return [f"{workload.key.namespace}/{slices.chain(workload)}"]
+
+
+def _key(text: str) -> Key:
+    namespace, _, name = text.partition("/")
+    return Key(namespace, name)
+
+
+def _patch(pod: Object, release: Release) -> Patch:
+    kept = [{"name": gate.name} for gate in release.pod.spec.scheduling_gates if gate.name not in release.gates]
+    spec: Document = {"schedulingGates": kept or None}
+    if release.node_selector:
+        spec["nodeSelector"] = dict(release.node_selector)
+    return Patch(core.POD, pod.key, {"spec": spec}, based_on=Revision(pod.revision), options=_OPTIONS)
