@@ -19,6 +19,7 @@ class _Options:
     port: int
     data: str | None
     scheduler_config: str | None
+    quota_config: str | None
     quiet: bool
     verbose: bool
 
@@ -28,6 +29,7 @@ class _Options:
 @starting.port_option
 @starting.data_option
 @starting.scheduler_option
+@starting.quota_option
 @starting.quiet_option
 @starting.verbose_option
 @click.pass_obj
@@ -47,6 +49,7 @@ def command(session: Session, /, **options: raw.JSON) -> None:
         host=asked.host,
         port=asked.port,
         scheduler_config=config.scheduler_configuration(asked.scheduler_config),
+        quota_config=config.quota_configuration(asked.quota_config),
     )
 
     def announce(started: Started) -> None:

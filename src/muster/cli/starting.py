@@ -34,6 +34,11 @@ scheduler_option = click.option(
     metavar="FILE",
     help="A KubeSchedulerConfiguration: profiles, plugins, extenders. [key in the configuration file: scheduler]",
 )
+quota_option = click.option(
+    "--quota-config",
+    metavar="FILE",
+    help="Kueue's Configuration: feature gates, fair sharing, resources. [key in the configuration file: quota]",
+)
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only problems.")
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print what it does.")
 

@@ -24,6 +24,7 @@ class _Options:
     port: int
     data: str | None
     scheduler_config: str | None
+    quota_config: str | None
     quiet: bool
     verbose: bool
 
@@ -38,6 +39,7 @@ class _Options:
 @starting.port_option
 @starting.data_option
 @starting.scheduler_option
+@starting.quota_option
 @starting.quiet_option
 @starting.verbose_option
 @click.pass_obj
@@ -60,6 +62,7 @@ def command(session: Session, /, **options: raw.JSON) -> None:
         host=asked.host,
         port=asked.port,
         scheduler_config=config.scheduler_configuration(asked.scheduler_config),
+        quota_config=config.quota_configuration(asked.quota_config),
     )
     node = NodeSettings(nodes=asked.nodes, fake_gpus=asked.fake_gpus, labels=starting.parse_labels(asked.labels))
 

@@ -1,4 +1,4 @@
-"""The scheduler's configuration file: read once, when the program starts, and made into an engine for every run."""
+"""Configuration files of the scheduler and of quota: read once, when the program starts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from muster.controllers import plugins
 from muster.controllers.extenders import ExtenderClient
 from muster.placement.configured import configured_engine
 from muster.placement.engine import Engine
+from muster.quota import configuration as quota
 
 _KIND = "KubeSchedulerConfiguration"
 
@@ -22,21 +23,12 @@ class SchedulerConfiguration:
     @classmethod
     def read(cls, path: Path) -> "SchedulerConfiguration":
         """Blocks: for the start of the program. Raises ApiError that names every field that is wrong."""
-        try:
-            text = path.read_bytes()
-        except OSError as error:
-            raise errors.BadRequest(f"cannot read the scheduler's configuration {path}: {error.strerror}") from error
-        try:
-            documents = raw.decode_yaml(text)
-        except errors.BadRequest as error:
-            raise errors.BadRequest(f"{path}: {error.message}") from error
-        if len(documents) != 1:
-            raise errors.BadRequest(f"{path}: expected one {_KIND}, found {len(documents)} documents")
-        engine, warnings = _made(documents[0], str(path))
+        document = _read(path, _KIND, "the scheduler's configuration")
+        engine, warnings = _made(document, str(path))
         client = ExtenderClient.of(engine.extending.extenders)
         if isinstance(client, list):
             raise errors.invalid(_KIND, str(path), client)
-        return cls(documents[0], str(path), warnings)
+        return cls(document, str(path), warnings)
 
     def make_engine(self) -> Engine:
         return _made(self.document, self.source)[0]
@@ -47,3 +39,25 @@ def _made(document: raw.JSON, source: str) -> tuple[Engine, Sequence[str]]:
     if isinstance(found, list):
         raise errors.invalid(_KIND, source, found)
     return found
+
+
+def read_quota(path: Path) -> quota.Configuration:
+    """Blocks: for the start of the program. Raises ApiError that names every field that is wrong."""
+    found = quota.parse(_read(path, quota.KIND, "the configuration of quota"))
+    if isinstance(found, list):
+        raise errors.invalid(quota.KIND, str(path), found)
+    return found
+
+
+def _read(path: Path, kind: str, what: str) -> raw.Document:
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise errors.BadRequest(f"cannot read {what} {path}: {error.strerror}") from error
+    try:
+        documents = raw.decode_yaml(text)
+    except errors.BadRequest as error:
+        raise errors.BadRequest(f"{path}: {error.message}") from error
+    if len(documents) != 1:
+        raise errors.BadRequest(f"{path}: expected one {kind}, found {len(documents)} documents")
+    return documents[0]

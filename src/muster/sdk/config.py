@@ -27,6 +27,7 @@ class Settings:
     token: str = ""
     namespace: str = ""
     scheduler: str = ""
+    quota: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,15 @@ def data_directory(chosen: str | Path | None = None, env: Environment = os.envir
 
 def scheduler_configuration(chosen: str | None = None, env: Environment = os.environ) -> Path | None:
     """The KubeSchedulerConfiguration of a platform that is started here; None for the usual scheduler."""
-    found = chosen or read_settings(env).scheduler
+    return _file(chosen or read_settings(env).scheduler)
+
+
+def quota_configuration(chosen: str | None = None, env: Environment = os.environ) -> Path | None:
+    """Kueue's Configuration for a platform that is started here; None where the defaults are meant."""
+    return _file(chosen or read_settings(env).quota)
+
+
+def _file(found: str) -> Path | None:
     return Path(found).expanduser().absolute() if found else None
 
 

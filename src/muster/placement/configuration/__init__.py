@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from muster.api import fields, raw
 from muster.api.errors import BadRequest, FieldError
 from muster.api.raw import JSON
+from muster.api.sections import Section
 from muster.placement.configuration import extenders, profiling
 from muster.placement.configuration.profiling import Built, Notes
 from muster.placement.configuration.registry import API_VERSIONS, ENTRY_POINTS, Factory, Load, Registry, nothing
-from muster.placement.configuration.sections import Section
 from muster.placement.extending import Consultant, ExtenderConfig, Verb
 from muster.placement.framework import QueueSort
 from muster.placement.in_tree import Shared

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from muster.api import fields
 from muster.api.errors import FieldError
-from muster.placement.configuration.sections import Section
+from muster.api.sections import Section
 from muster.placement.extending import ExtenderConfig, ManagedResource, TlsConfig, Verb
 
 _TIMEOUT_SECONDS = 5.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from muster.api import fields
-from muster.placement.configuration.sections import Section
+from muster.api.sections import Section
 from muster.placement.in_tree import ALWAYS, DEFAULTS, POINTS
 
 ALL = "*"

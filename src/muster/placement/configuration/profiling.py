@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from muster.api import fields
 from muster.api.errors import FieldError
 from muster.api.raw import Document
+from muster.api.sections import Section
 from muster.placement.configuration import plugin_sets
 from muster.placement.configuration.plugin_sets import ALL, MULTI_POINT, Named, PluginSet
 from muster.placement.configuration.registry import Registry
-from muster.placement.configuration.sections import Section
 from muster.placement.framework import Plugin, QueueSort
 from muster.placement.in_tree import IN_TREE, INERT, POINTS, Shared, extends
 from muster.placement.profiles import Profile

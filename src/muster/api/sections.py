@@ -40,6 +40,15 @@ class Section:
     def has(self, name: str) -> bool:
         return self._document.get(name) is not None
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._document
+
+    def take(self, name: str) -> JSON:
+        """Whatever stands there: known, and not looked at."""
+        self._known.add(name)
+        return self._document.get(name)
+
     def text(self, name: str, default: str = "") -> str:
         value = self._get(name, str)
         return default if value is None else str(value)
@@ -69,17 +78,30 @@ class Section:
         return float(value or 0.0)
 
     def duration(self, name: str, default: float) -> float:
-        """Seconds, from text such as `1m30s`."""
+        """Seconds, from text such as `1m30s`. None at all counts as left out."""
+        return self.span(name) or default
+
+    def span(self, name: str) -> float | None:
+        """Seconds; None where nothing is said."""
         text = self.text(name)
-        if not text or text == "0":
-            return default
+        if not text:
+            return None
+        if text == "0":
+            return 0.0
         parts = _DURATION.findall(text)
         if not parts or "".join(amount + unit for amount, unit in parts) != text:
             self.errors.append(
                 fields.invalid(self.at(name), text, "must be a length of time such as 500ms, 5s or 1m30s")
             )
-            return default
-        return sum(float(amount) * _SECONDS[unit] for amount, unit in parts) or default
+            return None
+        return sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
+
+    def texts(self, name: str) -> Sequence[str]:
+        """A list of strings."""
+        listed = self._get(name, list) or ()
+        return [
+            str(item) for index, item in enumerate(listed) if self._is(str, item, f"{self.at(name)}[{index}]") and item
+        ]
 
     def data(self, name: str) -> bytes:
         """Bytes, which are base64 in a document."""
