@@ -23,7 +23,7 @@ from muster.agent.node import Agent, NodeConfig
 from muster.api import managing, raw
 from muster.api.everything import REGISTRY
 from muster.api.objects import Object
-from muster.controllers.configured import SchedulerConfiguration, read_quota, read_quota
+from muster.controllers.configured import SchedulerConfiguration, read_quota
 from muster.controllers.events import EventCleaner
 from muster.controllers.garbage import GarbageCollector
 from muster.controllers.jobs.batch import BatchJobController
@@ -39,7 +39,6 @@ from muster.controllers.quota.ungating import UngatingController
 from muster.controllers.scheduling import MakeEngine, SchedulingController
 from muster.controllers.taints import TaintEvictionController
 from muster.placement.engine import default_engine
-from muster.quota.settings import Settings
 from muster.quota.settings import Settings
 from muster.runtime.clock import Clock, SystemClock
 from muster.runtime.supervision import supervise
@@ -64,8 +63,6 @@ class ServeSettings:
     port: int = DEFAULT_PORT
     scheduler_config: Path | None = None
     """A KubeSchedulerConfiguration."""
-    quota_config: Path | None = None
-    """Kueue's Configuration."""
     quota_config: Path | None = None
     """Kueue's Configuration."""
 
@@ -249,9 +246,9 @@ def _controllers(
         "batch jobs": BatchJobController(store, clock).run,
         "quota": quota.run,
         "jobs in queues": JobsController(store, clock, settings=settings).run,
-        "pods in queues": PodsController(store, clock).run,
+        "pods in queues": PodsController(store, clock, settings).run,
         "ungating": UngatingController(store, clock).run,
-        "failed nodes": FailuresController(store, clock).run,
+        "failed nodes": FailuresController(store, clock, settings).run,
         "default queue": DefaultQueueController(store, clock).run,
         "nodes": NodeController(store, clock).run,
         "taints": TaintEvictionController(store, clock).run,

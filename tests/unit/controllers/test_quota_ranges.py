@@ -1,6 +1,6 @@
 """LimitRanges keep workloads out of quota, and let them in again."""
 
-from quota_worlds import a_local_queue, a_queue, a_workload, a_world
+from tests.unit.controllers.quota_worlds import a_local_queue, a_queue, a_workload, a_world
 
 from muster.api import core
 from muster.api.objects import Key
