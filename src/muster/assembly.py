@@ -34,7 +34,11 @@ from muster.controllers.quota import QuotaController
 from muster.controllers.quota.default_queue import DefaultQueueController
 from muster.controllers.quota.failures import FailuresController
 from muster.controllers.quota.jobs import JobsController
+from muster.controllers.quota.lifecycle import LifecycleController
 from muster.controllers.quota.pods import PodsController
+from muster.controllers.quota.priorities import PriorityController
+from muster.controllers.quota.protection import ProtectionController
+from muster.controllers.quota.statuses import StatusController
 from muster.controllers.quota.ungating import UngatingController
 from muster.controllers.scheduling import MakeEngine, SchedulingController
 from muster.controllers.taints import TaintEvictionController
@@ -245,6 +249,10 @@ def _controllers(
         "pod groups": PodGroupController(store, clock).run,
         "batch jobs": BatchJobController(store, clock).run,
         "quota": quota.run,
+        "workloads": LifecycleController(store, clock, settings).run,
+        "queue statuses": StatusController(store, clock, quota).run,
+        "protection": ProtectionController(store, clock).run,
+        "workload priorities": PriorityController(store, clock).run,
         "jobs in queues": JobsController(store, clock, settings=settings).run,
         "pods in queues": PodsController(store, clock, settings).run,
         "ungating": UngatingController(store, clock).run,
