@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.e2e.cli_platform import ROOT, Platform, platform
+from tests.e2e.cli_platform import ROOT, Platform, platform, processes_of
 
 from muster.api.raw import Document
 
@@ -72,16 +72,13 @@ def test_a_job_that_is_applied_runs_and_completes(up: Platform) -> None:
     until(lambda: not up.client.list("pods"))
 
 
-def test_a_job_is_suspended_resumed_and_deleted_with_its_processes(up: Platform) -> None:
+def test_a_job_is_deleted_with_its_processes(up: Platform) -> None:
     up.muster("apply", "-f", "-", stdin=ENDLESS)
     until(lambda: status(up, "endless").get("ready") == 1)
-    up.muster("apply", "-f", "-", stdin=ENDLESS.replace("spec:\n", "spec:\n  suspend: true\n", 1))
-    until(lambda: is_true(up, "endless", "Suspended") and not up.client.list("pods"))
-    up.muster("apply", "-f", "-", stdin=ENDLESS.replace("spec:\n", "spec:\n  suspend: false\n", 1))
-    until(lambda: status(up, "endless").get("ready") == 1)
-    assert "failed" not in status(up, "endless")
+    assert any(process.cmdline() == ["sleep", "1000"] for process in processes_of(str(up.data)))
     up.muster("delete", "jobs.batch/endless")
     until(lambda: not up.client.list("pods"))
+    assert not any(process.cmdline() == ["sleep", "1000"] for process in processes_of(str(up.data)))
 
 
 def test_the_example_runs(up: Platform) -> None:

@@ -6,7 +6,7 @@ let go only once it is counted, none is counted twice or not at all (see `muster
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from muster.api import batch, core, errors, selectors
 from muster.api.batch.names import TRACKING_FINALIZER
@@ -67,6 +67,7 @@ class _Keeper:
         self._pods = Informer(store, Selection(core.POD), clock=clock)
         self._jobs.index_by("manual", _namespace_of_manual)
         self._pods.index_by("job", lambda pod: [str(key)] if (key := _job_of(pod)) else [])
+        self._pods.index_by("uid", lambda pod: [uid] if (uid := _owner(pod).uid) else [])
         self._pods.index_by("lone", _namespace_of_lone)
         self._current = Currency(store, self._jobs, self._pods, _job_of)
         self._owners: dict[str, Key] = {}  # a pod that changes hands concerns the job that it leaves as well
@@ -116,19 +117,20 @@ class _Keeper:
         if delay:
             return delay
         job = self._jobs.get(key)
-        owned = self._pods.by_index("job", str(key))
-        await self._release_orphans(key, job, owned)
+        owned = self._pods.by_index("uid", job.uid) if job is not None else ()
+        if len(self._pods.by_index("job", str(key))) > len(owned):
+            await self._release_orphans(key, job)
         if job is None:
             self._current.forget(key)
             return None
         view = job.read(batch.Job)
         lone = self._pods.by_index("lone", key.namespace) if view.spec.manual_selector else ()
-        claimed = claims(view, (pod for pod in owned if _owner(pod).uid == job.uid), lone)
+        claimed = claims(view, owned, lone)
         if claimed.adopted or claimed.disowned:
             adopted = [_adopt(pod, job) for pod in claimed.adopted]
             await self._write(key, [*adopted, *(_disown(pod, job) for pod in claimed.disowned)])
             return GATHER_SECONDS
-        pods = [pod.read(core.Pod) for pod in sorted(claimed.kept, key=lambda pod: pod.key)]
+        pods = [pod.read(core.Pod) for pod in claimed.kept]
         return await self._carry_out(job, plan(view, pods, self._clock.now(), self._taken.get(job.uid, ())))
 
     async def _carry_out(self, job: Object, decided: Plan) -> float | None:
@@ -165,10 +167,11 @@ class _Keeper:
         self._tell(job, writes, results)
         _check(results)
 
-    async def _release_orphans(self, key: Key, job: Object | None, owned: Iterable[Object]) -> None:
+    async def _release_orphans(self, key: Key, job: Object | None) -> None:
         """Pods whose job is gone count nowhere any more: nothing must hold them."""
         uid = job.uid if job is not None else ""
-        held = [pod for pod in owned if _owner(pod).uid != uid and is_tracked(pod.meta)]
+        named = self._pods.by_index("job", str(key))
+        held = [pod for pod in named if _owner(pod).uid != uid and is_tracked(pod.meta)]
         if not held:
             return
         try:

@@ -46,11 +46,11 @@ class Member(NamedTuple):
     @property
     def failures(self) -> int:
         """Of its index, before this pod."""
-        return _number(self.pod.metadata, names.INDEX_FAILURES_ANNOTATION)
+        return _count(self.pod.metadata, names.INDEX_FAILURES_ANNOTATION)
 
     @property
     def ignored_failures(self) -> int:
-        return _number(self.pod.metadata, names.INDEX_IGNORED_FAILURES_ANNOTATION)
+        return _count(self.pod.metadata, names.INDEX_IGNORED_FAILURES_ANNOTATION)
 
 
 def read(pod: core.Pod) -> Member:
@@ -119,13 +119,17 @@ def removal_order(member: Member) -> tuple[bool, int, bool, float, int, float, s
 
 
 def _index(meta: ObjectMeta) -> int | None:
-    text = (meta.annotations or {}).get(names.COMPLETION_INDEX, "")
+    if not meta.annotations or names.COMPLETION_INDEX not in meta.annotations:
+        return None
+    return _number(meta.annotations[names.COMPLETION_INDEX])
+
+
+def _count(meta: ObjectMeta, annotation: str) -> int:
+    return _number((meta.annotations or {}).get(annotation, "")) or 0
+
+
+def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 10 else None
-
-
-def _number(meta: ObjectMeta, annotation: str) -> int:
-    text = (meta.annotations or {}).get(annotation, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 10 else 0
 
 
 def _instant(text: str | None) -> Instant | None:
