@@ -210,10 +210,21 @@ def evict(document: Document, reason: str, message: str, now: Instant, cause: st
     for gate in status.get("preemptionGates") or ():
         if gate.get("position") != CLOSED:
             gate.update(position=CLOSED, lastTransitionTime=when)
-    if status.get("admissionChecks"):
-        status["admissionChecks"] = [_reset_check(check, when) for check in status["admissionChecks"]]
+    _reset_checks(status, when)
     _count_eviction(status, reason, cause)
     return draft
+
+
+def reset_checks(document: Document, now: Instant) -> Document:
+    """All are asked again."""
+    draft, status = _draft(document)
+    _reset_checks(status, timestamps.to_text(now))
+    return draft
+
+
+def _reset_checks(status: Document, when: str) -> None:
+    if status.get("admissionChecks"):
+        status["admissionChecks"] = [_reset_check(check, when) for check in status["admissionChecks"]]
 
 
 def _reset_check(check: Document, when: str) -> Document:

@@ -182,6 +182,12 @@ CHANGES: Final = {
         events=("EvictedDueToAdmissionCheck",),
         status={"requeueState": {"requeueAt": text(150)}, "admissionChecks": ["all:Pending:2", "on-f:Pending:1"]},
     ),
+    "a check that asks for another try too late is asked again after its rest": Case(
+        a_workload(is_not("QuotaReserved"), admissionChecks=[a_check("all", "Retry", requeueAfterSeconds=60)]),
+        a_place(checks=(EVERY,)),
+        says={"Requeued": "-AdmissionCheck", "Evicted": None},
+        status={"requeueState": {"requeueAt": text(150)}, "admissionChecks": ["all:Pending:1"]},
+    ),
     "a rest that was to be longer stays": Case(
         a_workload(
             RESERVED,

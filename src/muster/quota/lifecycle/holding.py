@@ -79,23 +79,29 @@ def _admitted(case: Case) -> Event:
 
 def obey_checks(case: Case) -> Plan | None:
     """One that says no ends it; one that asks for another try sends it back to the queue."""
-    if not case.has_reservation or case.is_evicted:
+    if case.has_reservation and case.is_evicted:
         return None
     checks = case.view.status.admission_checks
     rejected = [check for check in checks if check.state == CheckState.REJECTED]
-    if rejected:
+    if rejected and case.has_reservation:
         names = ", ".join(check.name for check in rejected)
         return Plan(
             changes=(case.target(Evicted.ADMISSION_CHECK, f"Admission check(s): {names}, were rejected"),),
             events=tuple(case.event(WARNING, "AdmissionCheckRejected", _rejection(check)) for check in rejected),
         )
     retrying = [check for check in checks if check.state == CheckState.RETRY]
-    if not retrying:
+    if rejected or not retrying:
         return None
     message = f"Evicted due to AdmissionCheck(s) in Retry state: {', '.join(check.name for check in retrying)}"
     until = max(_may_retry_at(check, case.now) for check in retrying)
     rest = partial(status.back_off, until=until, counts=False)
-    return case.evict(Evicted.ADMISSION_CHECK, message, after=rest)
+    if case.has_reservation:
+        return case.evict(Evicted.ADMISSION_CHECK, message, after=rest)
+    # Its controller answered when the quota was gone already: without this, it would not be looked at ever again.
+    reset = partial(status.reset_checks, now=case.now)
+    reason = Evicted.ADMISSION_CHECK
+    wait = partial(status.requeued, is_allowed=False, reason=reason, message=message, now=case.now)
+    return Plan(changes=(rest, reset, wait))
 
 
 def _rejection(check: kueue.AdmissionCheckState) -> str:
