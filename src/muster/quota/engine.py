@@ -37,6 +37,12 @@ class Step:
     moved: list[tuple[WorkloadInfo, Verdict]] = field(default_factory=list)
     """Waiting because another one just like them does."""
     skipped_preemptions: dict[str, int] = field(default_factory=dict)
+    is_attempt: bool = False
+    """Something was looked at."""
+
+    @property
+    def has_admissions(self) -> bool:
+        return any(isinstance(decided, Admission) for decided in self.decisions)
 
 
 class Engine:
@@ -302,6 +308,7 @@ class Engine:
                 self._cycle = Cycle(self.state, self.pending, self.ranges)
             self._cycles += 1
             result = self._cycle.run([*again, *heads], now, self._cycles)
+            step.is_attempt = True
             self._take(result, step, now)
             self._plan_next(names, result)
         if not self._dirty:

@@ -16,6 +16,7 @@ from muster.api.meta import Instant, Resource
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.controllers.quota.ground import Ground
+from muster.controllers.quota.metrics import QuotaMetrics, standing
 from muster.controllers.quota.waiting import Waiting
 from muster.controllers.quota.writer import Writer
 from muster.quota.engine import Engine
@@ -23,6 +24,7 @@ from muster.quota.limits import read_limit_ranges
 from muster.quota.settings import Settings
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer, all_synced
+from muster.runtime.metrics import Registry
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Change, Event, Selection, Store
 
@@ -49,23 +51,30 @@ _BY_SPEC = frozenset({kueue.TOPOLOGY, kueue.RESOURCE_FLAVOR, kueue.COHORT, kueue
 
 
 class QuotaController:
-    """`engine`: of the present run, for whoever wants to look. It is rebuilt from the store when a run begins."""
+    """`engine`: of the present run, for whoever wants to look. It is rebuilt from the store when a run begins.
+    `metrics`: where it counts."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings | None = None) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, settings: Settings | None = None, metrics: Registry | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings or Settings()
         self.engine = Engine(self._settings)
+        self.metrics = metrics or Registry()
+        self._counted = QuotaMetrics(self.metrics)
+        self.metrics.collect(lambda: standing(lambda: self.engine))
 
     async def run(self) -> None:
         self.engine = Engine(self._settings)
-        await _Run(self._store, self._clock, self.engine).run()
+        await _Run(self._store, self._clock, self.engine, self._counted).run()
 
 
 class _Run:
-    def __init__(self, store: Store, clock: Clock, engine: Engine) -> None:
+    def __init__(self, store: Store, clock: Clock, engine: Engine, metrics: QuotaMetrics) -> None:
         self._clock = clock
         self._engine = engine
+        self._metrics = metrics
         self._inbox: deque[Event] = deque()
         self._last: dict[tuple[Kind, Key], Object] = {}
         self._news = asyncio.Event()
@@ -74,7 +83,7 @@ class _Run:
             informer.on_event(self._heard)
         self._events = EventRecorder(store, clock, "muster-quota")
         self._waiting = Waiting(store, clock, engine, self._events, self._workload)
-        self._writer = Writer(store, clock, engine, self._events, self._workload, self._news)
+        self._writer = Writer(store, engine, self._events, self._workload, self._news, metrics)
         self._ground = Ground(store, clock, engine, self._news)
         self._takers = _takers(engine)
 
@@ -103,6 +112,10 @@ class _Run:
             self._last[found.kind, found.key] = found
             if known is not None and found.kind in _BY_SPEC and _means_the_same(known, found):
                 return
+            if known is not None and found.kind is kueue.WORKLOAD:
+                self._metrics.workload_changed(known.read(kueue.Workload), found.read(kueue.Workload))
+        elif found.kind is kueue.CLUSTER_QUEUE:
+            self._metrics.queue_removed(found.key.name)
         self._inbox.append(event)
         self._news.set()
 
@@ -136,7 +149,10 @@ class _Run:
             until = self._clock.monotonic() + SLICE_SECONDS
             now = self._clock.now()
             while self._engine.has_work(now):
+                began = self._clock.monotonic()
                 step = self._engine.step(now)
+                if step.is_attempt:
+                    self._metrics.attempted(step, self._clock.monotonic() - began)
                 self._writer.take(step.decisions)
                 self._waiting.take(step)
                 if self._clock.monotonic() > until or self._inbox:

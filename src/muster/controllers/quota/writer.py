@@ -13,9 +13,9 @@ from muster.api.errors import ApiError
 from muster.api.meta import Instant
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
+from muster.controllers.quota.metrics import QuotaMetrics
 from muster.quota.decisions import WARNING, Admission, Eviction, Replacement
 from muster.quota.engine import Engine
-from muster.runtime.clock import Clock
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Options, Patch, Refused, Result, Revision, Store
 
@@ -30,18 +30,18 @@ class Writer:
     def __init__(
         self,
         store: Store,
-        clock: Clock,
         engine: Engine,
         events: EventRecorder,
         workload: Callable[[str], Object | None],
         news: asyncio.Event,
+        metrics: QuotaMetrics,
     ) -> None:
         self._store = store
-        self._clock = clock
         self._engine = engine
         self._events = events
         self._workload = workload
         self._news = news
+        self._metrics = metrics
         self._due: list[Decision] = []
         self._refused: list[str] = []
         self._outrun: dict[str, int] = {}  # refused because of a change that is not known here yet: what is known
@@ -100,6 +100,8 @@ class Writer:
             self._news.set()
 
     def _tell(self, decision: Decision, found: Object) -> None:
+        if isinstance(decision, Eviction) and decision.target is not None and decision.entry.queue is not None:
+            self._metrics.preempted(decision.entry.queue.name, decision.target.reason)
         for event in decision.events():
             about = found if event.about == decision.info.key else self._workload(event.about)
             if about is not None:
