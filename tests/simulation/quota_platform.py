@@ -116,7 +116,8 @@ def a_job(
         "metadata": spec.pop("pod_metadata", {}),
         "spec": {"restartPolicy": "Never", "containers": [container]},
     }
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": head, "spec": {"template": template, **spec}}
+    spec = {"template": template, **spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": head, "spec": spec}
 
 
 def a_flavor(name: str = "plain", **spec: JSON) -> Document:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from quota_platform import a_class, a_flavor, a_platform, a_queue
+from tests.simulation.quota_platform import a_class, a_flavor, a_platform, a_queue
 
 from muster.api import batch, errors, kueue
 from muster.runtime.clock import VirtualClock

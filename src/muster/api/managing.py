@@ -7,11 +7,12 @@ together hands `take_in` to the store.
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from muster.api import batch, core, kueue
+from muster.api import batch, core, errors, kueue
 from muster.api.documents import child, made_child, objects, text
 from muster.api.kinds import Kind
 from muster.api.kueue import names
 from muster.api.kueue.roles import role_hash
+from muster.api.kueue.topology_annotations import validate_request
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 
@@ -21,7 +22,7 @@ _UNMANAGED_NAMESPACES: Final = frozenset({"kube-system"})
 
 
 def take_in(kind: Kind, document: Document, find: Find) -> None:
-    """Changes the new object in place, after its defaults. `find` looks up other objects."""
+    """Changes the new object in place, after its defaults. `find` looks up other objects. Raises Invalid."""
     managed = _BY_KIND.get(kind)
     if managed is not None and text(child(document, "metadata"), "namespace") not in _UNMANAGED_NAMESPACES:
         managed(document, find)
@@ -61,11 +62,19 @@ def _hold_pod(document: Document, find: Find) -> None:
         return
     made_child(metadata, "labels")[names.MANAGED] = "true"
     annotations = made_child(metadata, "annotations")
+    _check_places(metadata, annotations)
     annotations.setdefault(names.ROLE_HASH_ANNOTATION, role_hash(spec))
     _add(metadata, "finalizers", names.MANAGED)
     # The second one too: a queue may place by topology what does not ask for it, and gates cannot be added later.
     for gate in (names.ADMISSION_GATE, names.TOPOLOGY_GATE):
         _add(spec, "schedulingGates", {"name": gate})
+
+
+def _check_places(metadata: Document, annotations: Document) -> None:
+    written = {name: value for name, value in annotations.items() if isinstance(value, str)}
+    problems = list(validate_request("metadata.annotations", written, None))
+    if problems:
+        raise errors.invalid(core.POD.name, text(metadata, "name"), problems)
 
 
 def _name_defaults(metadata: Document, find: Find) -> None:

@@ -14,6 +14,7 @@ from muster.api.batch.views import Job, JobSpec
 from muster.api.core.validation import validate_pod_template
 from muster.api.errors import FieldError
 from muster.api.kueue.labels import validate_labels
+from muster.api.kueue.topology_annotations import validate_request
 from muster.api.metadata import validate_label_selector
 from muster.api.selectors import from_view
 
@@ -25,7 +26,7 @@ _MOST_FAILED_INDEXED = 10_000
 
 
 def validate_job(job: Job) -> list[FieldError]:
-    return [*_job(job.spec), *_host_names(job), *_generated_labels(job), *validate_labels(job.metadata)]
+    return [*_job(job.spec), *_host_names(job), *_generated_labels(job), *validate_labels(job.metadata), *_places(job)]
 
 
 def _job(spec: JobSpec) -> Iterator[FieldError]:
@@ -92,6 +93,14 @@ def _host_names(job: Job) -> Iterator[FieldError]:
     if not fields.is_dns_label(longest):
         message = f"will not be able to create pods with the host name {longest}: {fields.DNS_LABEL_RULE}"
         yield fields.invalid("metadata.name", job.metadata.name, message)
+
+
+def _places(job: Job) -> Iterator[FieldError]:
+    """What its pods ask of a topology."""
+    spec = job.spec
+    count = spec.parallelism if spec.completions is None else min(spec.parallelism or 0, spec.completions)
+    path = "spec.template.metadata.annotations"
+    yield from validate_request(path, spec.template.metadata.annotations, count)
 
 
 def _generated_labels(job: Job) -> Iterator[FieldError]:

@@ -259,7 +259,7 @@ def _release(pod: Member) -> Patch:
 
 def _target(pod: Member, message: str) -> Patch:
     """Says why the pod ends, before it does."""
-    condition = {"type": "TerminationTarget", "status": "True", "reason": "StoppedByQuota", "message": message}
+    condition = {"type": pods.TERMINATION_TARGET, "status": "True", "reason": pods.STOPPED, "message": message}
     body = {"metadata": {"uid": pod.found.uid}, "status": {"conditions": [condition]}}
     return Patch(core.POD, pod.found.key, body, PatchType.STRATEGIC, subresource="status", options=_OPTIONS)
 

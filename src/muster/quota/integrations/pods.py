@@ -24,6 +24,8 @@ from muster.quota.integrations.subjects import Subject, copied_template, owner_r
 
 MAIN: Final = "main"
 MOST_ROLES: Final = 18
+TERMINATION_TARGET: Final = "TerminationTarget"
+STOPPED: Final = "StoppedByQuota"
 
 
 class Unfit(ValueError):
@@ -67,6 +69,12 @@ class Member:
             return True
         grace = child(self.document, "metadata").get("deletionGracePeriodSeconds") or 0
         return self.is_deleting and not (grace and child(self.document, "spec").get("nodeName"))
+
+    @property
+    def is_stopped(self) -> bool:
+        """By quota; not by its user, who does not want it any more."""
+        found = conditions.find_in(self.document, TERMINATION_TARGET)
+        return found is not None and found.get("reason") == STOPPED
 
     @property
     def role(self) -> str:
@@ -138,7 +146,7 @@ def of_group(
     is_active = any(pod.is_active(now, gates) for pod in ordered)
     pod_sets = _group_sets(ordered, total, workload)
     outcome = None if is_serving else _outcome(ordered, total)
-    is_gone = all(pod.is_deleting for pod in ordered) and not is_active
+    is_gone = _is_abandoned(ordered)
     if pod_sets is None and not is_gone:
         return None
     metadata = child(first.document, "metadata")
@@ -225,6 +233,11 @@ def _outcome(members: Sequence[Member], total: int) -> Outcome | None:
     return None
 
 
+def _is_abandoned(members: Sequence[Member]) -> bool:
+    """Its user has deleted all of it."""
+    return all(pod.is_deleting and pod.is_over and not pod.is_stopped for pod in members)
+
+
 def _by_role(members: Iterable[Member]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for pod in members:
@@ -288,13 +301,23 @@ def excess(members: Iterable[Member], pod_sets: Sequence[Document]) -> list[Memb
 
 
 def to_release(members: Sequence[Member], workload: Object | None, *, is_group: bool) -> list[Member]:
-    """Pods that nobody needs to remember: their finalizer goes. A group counts those that succeeded until its end."""
+    """Pods that nobody needs to remember: their finalizer goes.
+
+    A group counts those that succeeded until its end; and those that quota stopped keep its place in the queue, until
+    others have taken theirs: a workload ends with the last pod that owns it.
+    """
     held = [pod for pod in members if pod.holds_finalizer]
-    is_ended = workload is not None and is_finished(workload)
-    if is_group and all(pod.is_deleting and pod.is_over for pod in members):
-        return held
-    if is_ended:
+    if workload is not None and is_finished(workload):
         return [pod for pod in held if pod.is_over]
-    if is_group:
-        return [pod for pod in held if pod.is_deleting and pod.is_over and pod.phase != "Succeeded"]
-    return [pod for pod in held if pod.is_deleting and pod.is_over]
+    gone = [pod for pod in held if pod.is_deleting and pod.is_over]
+    if not is_group or (workload is None and len(gone) == len(held)):
+        return gone
+    is_abandoned = not any(pod.is_stopped for pod in members) and all(
+        pod.is_deleting and pod.is_over for pod in members
+    )
+    if is_abandoned:
+        return gone
+    sizes = objects(workload.document(), "spec", "podSets") if workload is not None else ()
+    total = sum(pods.get("count") or 0 for pods in sizes)
+    is_whole = sum(pod.is_live or pod.phase == "Succeeded" for pod in members) >= total
+    return [pod for pod in gone if pod.phase != "Succeeded" and (is_whole or not pod.is_stopped)]
