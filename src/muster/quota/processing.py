@@ -8,22 +8,40 @@ from collections.abc import Iterable
 from typing import Final
 
 from muster.quota import assuming, status, variants
+from muster.quota.amounts import FlavorResource
 from muster.quota.assignments import Mode
 from muster.quota.decisions import Admission, CycleResult, Eviction, Moment, Replacement
 from muster.quota.entries import NO_LONGER_FITS, OVERLAPS, Entry, Standing, to_reserve
 from muster.quota.gates import Gate, Gates
 from muster.quota.nomination import Proposer
-from muster.quota.preempting import messages
+from muster.quota.preempting import Target, messages
 from muster.quota.queueing import RequeueReason
 from muster.quota.queues import Victims
 from muster.quota.state import QueueState, QuotaState
 from muster.quota.status import Evicted, Pending
+from muster.quota.topology import DomainUsage
 from muster.quota.workloads import PODS_READY, Usage, WorkloadInfo
 
 WAITING_FOR_PODS: Final = "waiting for all admitted workloads to be in PodsReady condition"
 NEW_TARGETS: Final = "new_targets"
 DEFERRED_FIT: Final = "deferred_fit"
 SKIPPED: Final = "skipped"
+
+
+class _Claim:
+    """What the victims of one queue hold together."""
+
+    def __init__(self, queue: QueueState) -> None:
+        self.queue = queue
+        self._quota: dict[FlavorResource, int] = {}
+        self._topology: dict[str, tuple[DomainUsage, ...]] = {}
+        self.usage = Usage(self._quota, self._topology)
+
+    def add(self, usage: Usage) -> None:
+        for what, value in usage.quota.items():
+            self._quota[what] = self._quota.get(what, 0) + value
+        for flavor, taken in usage.topology.items():
+            self._topology[flavor] = (*self._topology.get(flavor, ()), *taken)
 
 
 class Processor:
@@ -34,6 +52,8 @@ class Processor:
         self._result = result
         self._victims: dict[str, WorkloadInfo] = {}
         """Claimed so far in this cycle, by key."""
+        self._claims: dict[str, _Claim] = {}
+        """What they hold, by queue: there may be hundreds of them, in few queues."""
         self._counted: list[tuple[QueueState, Usage]] = []
         self._are_pods_ready: bool | None = None
 
@@ -77,7 +97,7 @@ class Processor:
 
     def _settle_offer(self, entry: Entry) -> bool:
         """Whether it fits after all that was decided before, with another offer where that takes one."""
-        if entry.mode is Mode.NO_FIT:
+        if entry.mode is Mode.NO_FIT or (entry.mode is Mode.PREEMPT and not entry.targets and not entry.usage.topology):
             return False
         if self._overlaps(entry) and Gate.RECOMPUTE_ASSIGNMENT_UPON_PREEMPTION_TARGETS_OVERLAP in self._gates:
             self._choose_other_targets(entry)
@@ -110,26 +130,33 @@ class Processor:
     def _fits(self, entry: Entry) -> tuple[bool, bool]:
         """Its quota and its topology, with all gone who have to go for it and for those before it."""
         assert entry.queue is not None
-        gone = list(self._gone(entry)) if self._victims or entry.targets else ()
-        for queue, info in gone:
-            self._state.remove_usage(queue, info.usage)
+        gone = self._gone(entry) if self._victims or entry.targets else ()
+        for queue, usage in gone:
+            self._state.remove_usage(queue, usage)
         fits = (
             self._state.fits_quota(entry.queue, entry.usage.quota),
             self._state.fits_topology(entry.usage),
         )
-        for queue, info in gone:
-            self._state.add_usage(queue, info.usage)
+        for queue, usage in gone:
+            self._state.add_usage(queue, usage)
         return fits
 
-    def _gone(self, entry: Entry) -> Iterable[tuple[QueueState, WorkloadInfo]]:
+    def _gone(self, entry: Entry) -> list[tuple[QueueState, Usage]]:
         """Where only quota counts, those of other trees make no difference."""
         assert entry.queue is not None
         root = None if entry.usage.topology else entry.queue.node.root()
-        mine = {target.info.key: target.info for target in entry.targets}
-        for info in ({**self._victims, **mine}).values():
-            queue = self._state.queues[info.queue]
-            if root is None or queue.node.root() is root:
-                yield queue, info
+        claims = [(claim.queue, claim.usage) for claim in self._claims.values()]
+        mine = [(target.queue, target.info.usage) for target in entry.targets if target.info.key not in self._victims]
+        return [(queue, usage) for queue, usage in (*claims, *mine) if root is None or queue.node.root() is root]
+
+    def _claim(self, targets: Iterable[Target]) -> None:
+        for target in targets:
+            if target.info.key not in self._victims:
+                self._victims[target.info.key] = target.info
+                name = target.queue.name
+                if name not in self._claims:
+                    self._claims[name] = _Claim(target.queue)
+                self._claims[name].add(target.info.usage)
 
     # What becomes of it
 
@@ -164,8 +191,7 @@ class Processor:
         return True
 
     def _grant(self, entry: Entry, queue: QueueState) -> None:
-        for target in entry.targets:
-            self._victims[target.info.key] = target.info
+        self._claim(entry.targets)
         if entry.mode is Mode.PREEMPT:
             self._count(queue, entry.usage)
             self._preempt(entry, queue)
