@@ -33,6 +33,7 @@ V = TypeVar("V", bound=Resource)
 
 SLICE_SECONDS = 0.004
 """How long the loop may decide before others get their turn."""
+_MOST_SLICES = 25
 _LONGEST_SLEEP = 30.0
 KINDS = (
     core.NAMESPACE,
@@ -133,16 +134,28 @@ class _Run:
         while self._inbox:
             event = self._inbox.popleft()
             assert event.object is not None
-            self._takers[event.object.kind](event, now)
+            try:
+                self._takers[event.object.kind](event, now)
+            except ValueError as error:  # a time or quantity that is none: that object is left out, others go on
+                _log.error("%s %s cannot be read: %s", event.object.kind.name, event.object.key, error)
+                self._events.record(event.object, "Warning", "Unreadable", f"left out of admission: {error}")
             if self._clock.monotonic() > until:
                 return
 
     # What follows
 
+    async def _catch_up(self) -> None:
+        """What is decided from old news is decided twice. But news may come for ever."""
+        for _ in range(_MOST_SLICES):
+            self._read_inbox()
+            if not self._inbox:
+                return
+            await asyncio.sleep(0)
+
     async def _decide_for_ever(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             self._news.clear()
-            self._read_inbox()
+            await self._catch_up()
             await self._ground.follow_if_needed(tasks)
             self._ground.read()
             self._writer.read_answers(self._clock.now())
@@ -158,6 +171,8 @@ class _Run:
                 if self._clock.monotonic() > until or self._inbox:
                     break
             self._writer.flush()
+            if self._writer.is_behind:
+                await self._writer.catch_up()
             if self._engine.has_work(now) or self._inbox:
                 await asyncio.sleep(0)
             else:

@@ -22,6 +22,7 @@ from muster.store.protocol import Options, Patch, Refused, Result, Revision, Sto
 _log = logging.getLogger(__name__)
 OPTIONS = Options(manager="muster-quota")
 _BATCH = 256
+_MOST_AHEAD = 512  # decisions that wait to be written: what is decided from is then still much like the store
 
 Decision = Admission | Eviction | Replacement
 
@@ -46,6 +47,17 @@ class Writer:
         self._refused: list[str] = []
         self._outrun: dict[str, int] = {}  # refused because of a change that is not known here yet: what is known
         self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+
+    @property
+    def is_behind(self) -> bool:
+        return len(self._due) >= _MOST_AHEAD
+
+    async def catch_up(self) -> None:
+        """Until there is little left to write."""
+        while self.is_behind:
+            self._emptied.clear()
+            await self._emptied.wait()
 
     def take(self, decisions: Sequence[Decision]) -> None:
         self._due.extend(decisions)
@@ -71,6 +83,7 @@ class Writer:
             if not self._due:
                 self._filled.clear()
             await self._write(batch)
+            self._emptied.set()
 
     async def _write(self, batch: Sequence[Decision]) -> None:
         writing: list[tuple[Decision, Object]] = []
