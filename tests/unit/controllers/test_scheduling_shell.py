@@ -7,10 +7,10 @@ import pytest
 from tests.unit.controllers.scheduler_worlds import Spy, World, important, refusing_once
 
 from muster.api import conditions, core, errors
-from muster.api.objects import Key
+from muster.api.objects import Key, Object
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
-from muster.store.protocol import Bind, Delete, Patch, Result, Write, Written, write_one
+from muster.store.protocol import Bind, Create, Delete, Patch, Result, Write, Written, write_one
 from muster.testing.builders import a_node, a_pod, a_pod_group
 from muster.testing.virtual import on_virtual_time
 
@@ -72,6 +72,42 @@ async def test_a_gang_waits_for_its_pods_and_says_so_after_a_moment(clock: Virtu
             await world.stage(a_pod("b").in_group("g"))
             await clock.sleep(0.01)
             assert await world.nodes() == {"a": "n", "b": "n"}
+
+
+@on_virtual_time
+async def test_what_becomes_of_a_pod_between_two_looks_is_one_change(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(1), a_pod("there").cpu(1).on_node("n"))
+        taken: list[tuple[str, bool]] = []
+        async with world.scheduling():
+            await clock.sleep(1)
+            observer = world.engine.observer
+            assert observer is not None
+            take = observer.took
+
+            def took(old: Object | None, new: Object | None) -> None:
+                found = new or old
+                assert found is not None
+                taken.append((found.key.name, new is None))
+                take(old, new)
+
+            observer.took = took  # type: ignore[method-assign]
+            there, briefly = Key("default", "there"), Key("default", "briefly")
+            told = {"status": {"message": "you are going"}}
+            await world.store.write(
+                [
+                    Patch(core.POD, there, told, subresource="status"),
+                    Delete(core.POD, there, grace_seconds=0),
+                    Create(core.POD, a_pod("briefly").document()),
+                    Delete(core.POD, briefly),
+                    Create(core.POD, a_pod("next").cpu(1).document()),
+                ]
+            )
+            await clock.sleep(1)
+            assert taken[:2] == [("there", True), ("next", False)]
+            assert await world.nodes() == {"next": "n"}
+            await world.check_engine()
 
 
 @on_virtual_time

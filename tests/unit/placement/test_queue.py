@@ -12,7 +12,7 @@ from muster.api.scheduling.groups import CompositePodGroup
 from muster.cluster.groups import Group, GroupKey, PodGroups
 from muster.cluster.pods import PodInfo, Shapes
 from muster.cluster.state import ClusterState
-from muster.placement.framework import Action, Hint, Plugin, Status, Wake
+from muster.placement.framework import Action, Code, Hint, Plugin, Status, Wake
 from muster.placement.plugins.gang_scheduling import GangScheduling
 from muster.placement.plugins.scheduling_gates import SchedulingGates
 from muster.placement.profiles import DEFAULT_SCHEDULER, Profile
@@ -312,6 +312,37 @@ def test_a_gang_is_one_entity_that_waits_for_its_members() -> None:
     assert attempt.is_gang
     assert attempt.arrived == 0.0
     assert world.queue.counts().entities[Place.IN_FLIGHT] == 1
+
+
+def test_a_gang_that_is_held_back_is_asked_about_once_for_each_member_that_comes() -> None:
+    class Counting:
+        """Holds back all until it is opened; any pod that comes may help."""
+
+        name: ClassVar[str] = "Counting"
+        asked = 0
+        is_open = False
+
+        def pre_enqueue(self, _pod: PodInfo) -> Status:
+            self.asked += 1
+            return Status() if self.is_open else Status(Code.UNRESOLVABLE, ("closed",))
+
+        def wakes(self) -> Sequence[Wake]:
+            return (Wake("UnscheduledPod", frozenset({Action.ADD})),)
+
+    gate = Counting()
+    queue = SchedulingQueue({DEFAULT_SCHEDULER: Profile.of([gate])}, ClusterState(SHAPES))
+
+    def comes(name: str) -> None:
+        queue.add(pod(name, group="g"), 0.0)
+        view = msgspec.convert({"metadata": {"name": name, "uid": name}}, core.Pod)
+        queue.changed(ClusterChange("UnscheduledPod", Action.ADD, None, view), 0.0)
+
+    for number in range(20):
+        comes(f"p{number}")
+    assert gate.asked == 20
+    gate.is_open = True
+    comes("last")
+    assert len(names(queue.pop(0.0))) == 21
 
 
 def test_the_group_that_comes_last_lets_its_pods_in() -> None:
