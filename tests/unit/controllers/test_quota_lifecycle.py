@@ -1,15 +1,22 @@
 """Workloads from the queue to their end: the real engine and controllers over a store, on virtual time."""
 
+from typing import Final
+
 import pytest
 from tests.unit.controllers.quota_worlds import World, a_check, a_flavor, a_local_queue, a_queue, a_workload, a_world
 
 from muster.api import kueue, timestamps
 from muster.api.kinds import Kind
+from muster.api.raw import Document
 from muster.quota.settings import PodsReady, Settings
 from muster.runtime.clock import VirtualClock
 from muster.testing.virtual import on_virtual_time
 
 CHECKED = {"admissionChecksStrategy": {"admissionChecks": [{"name": "a"}]}}
+
+
+def condition(type: str, reason: str, at: str) -> Document:
+    return {"type": type, "status": "True", "reason": reason, "message": "", "lastTransitionTime": at}
 
 
 async def with_check(world: World) -> None:
@@ -270,3 +277,31 @@ async def test_nothing_is_written_when_nothing_changes(clock: VirtualClock) -> N
         before = world.store.revision
         await clock.sleep(3600)
         assert world.store.revision == before
+
+
+UNREADABLE: Final[dict[str, Document]] = {
+    "a rest until no time": {"requeueState": {"requeueAt": "soon"}},
+    "evicted at no time": {"conditions": [condition("Evicted", "AdmissionCheck", "lately")]},
+    "amounts that are none": {
+        "admission": {
+            "clusterQueue": "cq",
+            "podSetAssignments": [{"name": "main", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "lots"}}],
+        },
+        "conditions": [condition("QuotaReserved", "QuotaReserved", "2023-11-14T22:13:21Z")],
+    },
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+@on_virtual_time
+async def test_a_status_that_cannot_be_read_harms_no_other_workload(clock: VirtualClock, case: str) -> None:
+    async with a_world(clock) as world:
+        await world.make(a_queue(cpu="2"), a_local_queue(), a_workload("bad", "100"))
+        await clock.sleep(2)
+        await world.change(kueue.WORKLOAD, "bad", {"status": UNREADABLE[case]}, is_status=True)
+        await clock.sleep(2)
+        await world.make(a_workload("fine"))
+        await clock.sleep(3)
+        assert await world.is_admitted("fine")
+        assert (await world.status(kueue.CLUSTER_QUEUE, "cq"))["admittedWorkloads"] == 1
+        assert "Unreadable" in await world.events()

@@ -8,7 +8,7 @@ from muster.api.objects import Key, Object
 from muster.controllers.quota.writer import OPTIONS, status_patch
 from muster.quota import lifecycle
 from muster.quota.engine import DEFAULT_QUEUE
-from muster.quota.lifecycle import Place, Plan, QueueStanding
+from muster.quota.lifecycle import NOTHING, Place, Plan, QueueStanding
 from muster.quota.settings import Settings
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer, all_synced
@@ -42,6 +42,7 @@ class _Run:
         self._local_queues.index_by("queue", lambda found: [found.read(kueue.LocalQueue).spec.cluster_queue])
         self._workloads.index_by("local queue", _local_queue_of)
         self._workloads.index_by("queue", _queue_of)
+        self._is_synced = False
         self._standings: dict[str, QueueStanding] = {}
         self._versions: dict[str, tuple[str, int | None]] = {}  # of the policies in the standings
         self._doors: dict[Key, tuple[str, int | None]] = {}  # local queues as last seen
@@ -56,13 +57,23 @@ class _Run:
                 tasks.create_task(informer.run(), name=f"lifecycle: {informer.selection.kind.plural}")
             tasks.create_task(self._events.run(), name="lifecycle: events")
             await all_synced(informers)
+            self._is_synced = True
             tasks.create_task(self._reconciler.run(), name="lifecycle: reconciling")
 
     # What happened
 
     def _workload_changed(self, event: Event) -> None:
-        assert event.object is not None
-        self._reconciler.queue.add(event.object.key)
+        """Most changes ask for nothing, which is cheaper to find out than to queue for."""
+        found = event.object
+        assert found is not None
+        if event.change is not Change.DELETED and not (self._is_synced and self._is_idle(found)):
+            self._reconciler.queue.add(found.key)
+
+    def _is_idle(self, found: Object) -> bool:
+        try:
+            return self._plan(found) is NOTHING
+        except ValueError:  # a time that is none: the reconciler tells of it, and goes on with others
+            return False
 
     def _queue_changed(self, event: Event) -> None:
         found = event.object
@@ -101,13 +112,15 @@ class _Run:
         found = self._workloads.get(key)
         if found is None:
             return None
-        now = self._clock.now()
-        view = found.read(kueue.Workload)
-        plan = lifecycle.plan(view, self._place(view), self._settings, now)
+        plan = self._plan(found)
         if plan.deactivates or plan.changes:
             await self._carry_out(plan, found)
             return None
-        return None if plan.look_again is None else max(plan.look_again - now, 0.0)
+        return None if plan.look_again is None else max(plan.look_again - self._clock.now(), 0.0)
+
+    def _plan(self, found: Object) -> Plan:
+        view = found.read(kueue.Workload)
+        return lifecycle.plan(view, self._place(view), self._settings, self._clock.now())
 
     def _place(self, view: kueue.Workload) -> Place:
         local = None

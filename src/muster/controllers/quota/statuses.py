@@ -82,8 +82,7 @@ class _Run:
         found = event.object
         assert found is not None
         view = found.read(kueue.Workload)
-        gone = event.change is Change.DELETED
-        queues = self._tallies.drop(str(found.key)) if gone else self._tallies.put(view)
+        queues = self._count(found, is_gone=event.change is Change.DELETED)
         local = Key(found.key.namespace, view.spec.queue_name or "")
         door = self._informers[kueue.LOCAL_QUEUE].get(local)
         if door is not None:
@@ -92,6 +91,14 @@ class _Run:
         elif not view.spec.queue_name:
             queues.add(DEFAULT_QUEUE)
         self._touch(kueue.CLUSTER_QUEUE, [Key("", name) for name in queues])
+
+    def _count(self, found: Object, *, is_gone: bool) -> set[str]:
+        if not is_gone:
+            try:
+                return self._tallies.put(found.read(kueue.Workload))
+            except ValueError as error:  # an amount or time that is none
+                _log.debug("%s does not count: %s", found.key, error)
+        return self._tallies.drop(str(found.key))
 
     def _kept_changed(self, event: Event) -> None:
         """Our own writes come back as an echo: the generation stays."""

@@ -34,7 +34,7 @@ _STEPS: Final[tuple[Callable[[Case], Plan | None], ...]] = (
 
 
 def plan(view: kueue.Workload, place: Place, settings: Settings, now: Instant) -> Plan:
-    """The next thing to be written about the workload, if any."""
+    """The next thing to be written about the workload; NOTHING where there is none, now or later."""
     case = Case(view, place, settings, now)
     if case.is_true(FINISHED) or view.metadata.deletion_timestamp is not None:
         return NOTHING
@@ -42,4 +42,4 @@ def plan(view: kueue.Workload, place: Place, settings: Settings, now: Instant) -
         found = step(case)
         if found is not None:
             return found
-    return Plan(look_again=case.look_again)
+    return NOTHING if case.look_again is None else Plan(look_again=case.look_again)
