@@ -7,6 +7,7 @@ from muster.api import core, errors, raw
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.server import access, evicting, formats, reading, versions, writing
+from muster.server.admitting import Admitting
 from muster.server.context import Call, Context
 from muster.server.exchange import Request, Response
 from muster.server.paths import Target
@@ -33,9 +34,10 @@ class DeleteOptions:
         )  # fmt: skip
 
 
-async def delete(context: Context, call: Call) -> Response:
+async def delete(context: Context, admitting: Admitting, call: Call) -> Response:
     target = call.target
     asked = await _asked(call.request)
+    await admitting.deleted(target.kind, target.key)
     write = asked.delete(target, target.key, writing.options_of(call.request))
     return deleted_response(context, call, await writing.commit(context, write))
 
@@ -55,7 +57,7 @@ def _details(target: Target, found: Object) -> Document:
     return details | ({"group": target.group} if target.group else {})
 
 
-async def delete_collection(context: Context, call: Call) -> Response:
+async def delete_collection(context: Context, admitting: Admitting, call: Call) -> Response:
     """Deletes in batches; an object that somebody else deletes meanwhile is no failure."""
     target, query = call.target, call.request.query
     asked = await _asked(call.request)
@@ -66,6 +68,7 @@ async def delete_collection(context: Context, call: Call) -> Response:
             call.identity,
             access.Attributes("delete", target.group, target.kind.plural, found.key.namespace, found.key.name),
         )
+        await admitting.deleted(target.kind, found.key)
     deleted: list[Object] = []
     for start in range(0, len(page.items), _MAX_DELETED_AT_ONCE):
         some = page.items[start : start + _MAX_DELETED_AT_ONCE]

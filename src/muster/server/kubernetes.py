@@ -9,10 +9,10 @@ from muster.api.registry import Registry
 from muster.runtime.clock import Clock
 from muster.server import access, deleting, logs, paths, reading, writing
 from muster.server.access import Attributes, Identity
+from muster.server.admitting import Admitting
 from muster.server.context import Call, Context
 from muster.server.discovery import Discovery
 from muster.server.exchange import Answer, Request, Response, json_response
-from muster.server.fitting import Fitting
 from muster.server.logs import NodeLogs
 from muster.server.paths import MISSING, Target
 from muster.server.watching import Watching
@@ -45,7 +45,7 @@ class KubernetesApi:
         self._context = Context(store, registry, clock)
         self._node_logs = node_logs
         self._discovery = Discovery(registry)
-        self._fitting = Fitting(store)
+        self._admitting = Admitting(store)
         self._watching = Watching(self._context)
         self._collection = _Routes(
             {"GET": self._list_or_watch, "POST": self._create, "DELETE": self._delete_collection}
@@ -166,19 +166,19 @@ class KubernetesApi:
         return await reading.get(self._context, call)
 
     async def _create(self, call: Call) -> Answer:
-        return await writing.create(self._context, self._fitting, call)
+        return await writing.create(self._context, self._admitting, call)
 
     async def _replace(self, call: Call) -> Answer:
-        return await writing.replace(self._context, call)
+        return await writing.replace(self._context, self._admitting, call)
 
     async def _patch(self, call: Call) -> Answer:
-        return await writing.patch(self._context, call)
+        return await writing.patch(self._context, self._admitting, call)
 
     async def _delete(self, call: Call) -> Answer:
-        return await deleting.delete(self._context, call)
+        return await deleting.delete(self._context, self._admitting, call)
 
     async def _delete_collection(self, call: Call) -> Answer:
-        return await deleting.delete_collection(self._context, call)
+        return await deleting.delete_collection(self._context, self._admitting, call)
 
     async def _log(self, call: Call) -> Answer:
         return await logs.read(self._context, self._node_logs, call)

@@ -2,12 +2,12 @@
 
 import dataclasses
 
-from muster.api import core, errors, patching, raw
+from muster.api import errors, patching, raw
 from muster.api.raw import JSON, Document
 from muster.server import access, formats, reading, versions
+from muster.server.admitting import Admitting
 from muster.server.context import Call, Context
 from muster.server.exchange import Headers, Query, Request, Response
-from muster.server.fitting import Fitting
 from muster.server.paths import Target
 from muster.store import protocol
 from muster.store.protocol import Options, PatchType, Refused, Revision, Subresource, Written
@@ -23,7 +23,7 @@ _PATCH_RETRIES = 5
 _DEFAULT_VALIDATION = "Warn"
 
 
-async def create(context: Context, fitting: Fitting, call: Call) -> Response:
+async def create(context: Context, admitting: Admitting, call: Call) -> Response:
     target = call.target
     if target.kind.namespaced and target.namespace is None:
         raise errors.MethodNotAllowed(
@@ -35,11 +35,9 @@ async def create(context: Context, fitting: Fitting, call: Call) -> Response:
     _set_namespace(target, meta)
     asked = access.Attributes("create", target.group, target.kind.plural, target.namespace or "", _name(meta))
     access.check(call.identity, asked)
-    options = options_of(call.request)
-    if target.kind is core.POD:
-        await fitting.check(document)
-    written = await commit(context, protocol.Create(target.kind, document, options))
-    return written_response(context, call, written)
+    write = protocol.Create(target.kind, document, options_of(call.request))
+    await admitting.created(write)
+    return written_response(context, call, await commit(context, write))
 
 
 def _name(meta: Document) -> str:
@@ -61,7 +59,7 @@ def _set_namespace(target: Target, meta: Document) -> None:
     meta["namespace"] = target.namespace
 
 
-async def replace(context: Context, call: Call) -> Response:
+async def replace(context: Context, admitting: Admitting, call: Call) -> Response:
     target = call.target
     document = versions.to_stored(await body(call.request), target)
     meta = raw.section(document, "metadata")
@@ -71,15 +69,16 @@ async def replace(context: Context, call: Call) -> Response:
         raise errors.BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
     meta["name"] = target.name
     write = protocol.Replace(target.kind, target.key, document, subresource_of(target), options_of(call.request))
+    await admitting.changed(write)
     return written_response(context, call, await commit(context, write))
 
 
-async def patch(context: Context, call: Call) -> Response:
+async def patch(context: Context, admitting: Admitting, call: Call) -> Response:
     target, request = call.target, call.request
     content_type = formats.base_type(request.headers.get("content-type", ""))
     encoded = await request.body()
     if content_type == formats.APPLY_TYPE:
-        return written_response(context, call, await _apply(context, call, encoded))
+        return written_response(context, call, await _apply(context, admitting, call, encoded))
     type_ = _patch_type(content_type, target)
     sent: JSON = formats.bounded(raw.decode(encoded))
     if target.is_stored_version:
@@ -88,9 +87,10 @@ async def patch(context: Context, call: Call) -> Response:
             target.kind, target.key, sent, type_, subresource_of(target),
             None if based_on is None else Revision(based_on), options_of(request),
         )  # fmt: skip
+        await admitting.changed(write)
         written = await commit(context, write)
     else:
-        written = await _patch_converted(context, call, sent, type_)
+        written = await _patch_converted(context, admitting, call, sent, type_)
     return written_response(context, call, written)
 
 
@@ -106,7 +106,7 @@ def _patch_type(content_type: str, target: Target) -> PatchType:
     return PatchType(content_type)
 
 
-async def _apply(context: Context, call: Call, encoded: bytes) -> Written:
+async def _apply(context: Context, admitting: Admitting, call: Call, encoded: bytes) -> Written:
     target, request = call.target, call.request
     options = options_of(request)
     if not request.query.text("fieldManager"):
@@ -125,10 +125,11 @@ async def _apply(context: Context, call: Call, encoded: bytes) -> Written:
         raise errors.BadRequest("metadata.managedFields must be nil")
     force = request.query.flag("force")
     write = protocol.Apply(target.kind, target.key, document, force, subresource_of(target), options)
+    await admitting.changed(write)
     return await commit(context, write)
 
 
-async def _patch_converted(context: Context, call: Call, sent: JSON, type_: PatchType) -> Written:
+async def _patch_converted(context: Context, admitting: Admitting, call: Call, sent: JSON, type_: PatchType) -> Written:
     """A patch in a version that is not stored is made on the converted object, which then replaces the stored one."""
     target = call.target
     for attempt in range(_PATCH_RETRIES):
@@ -144,6 +145,7 @@ async def _patch_converted(context: Context, call: Call, sent: JSON, type_: Patc
         document = versions.to_stored(raw.as_object(after), target)
         raw.section(document, "metadata").setdefault("resourceVersion", str(found.revision))
         write = protocol.Replace(target.kind, target.key, document, subresource_of(target), options_of(call.request))
+        await admitting.changed(write)
         try:
             return await commit(context, write)
         except errors.Conflict:

@@ -1,6 +1,7 @@
 """What a Volcano job must look like. Whether its queue exists and is open is asked where queues can be seen."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from muster.api import core, fields, quantity
 from muster.api.errors import FieldError
@@ -25,7 +26,9 @@ def validate_job(job: Job) -> list[FieldError]:
 
 def _job_name(name: str) -> Iterator[FieldError]:
     if not fields.is_qualified_name(name):
-        yield fields.invalid("metadata.name", name, f"job name with validation error: {fields.QUALIFIED_NAME_RULE}")
+        yield fields.invalid(
+            "metadata.name", name, f"create job with name {name} validate failed: {fields.QUALIFIED_NAME_RULE}"
+        )
 
 
 def validate_job_template(template: JobTemplate) -> list[FieldError]:
@@ -38,7 +41,7 @@ def validate_job_spec(path: str, spec: JobSpec, name: str) -> Iterator[FieldErro
         yield fields.required(f"{path}.tasks", "Required value: No task specified in job spec")
         return
     yield from _numbers(path, spec)
-    yield from fields.unique(f"{path}.tasks", [task.name or "" for task in spec.tasks], "name")
+    yield from _unique(f"{path}.tasks", "name", "duplicated task name ", [task.name or "" for task in spec.tasks])
     for index, task in enumerate(spec.tasks):
         yield from _task(f"{path}.tasks[{index}]", task, name, index)
     if (spec.min_available or 0) > sum(task.replicas or 0 for task in spec.tasks):
@@ -75,7 +78,7 @@ def _task(path: str, task: TaskSpec, job: str, index: int) -> Iterator[FieldErro
         yield fields.invalid(
             f"{path}.name",
             pod,
-            "the names of the pods must have at most 63 characters, of letters, digits, '-' and '.'",
+            f"create pod with name {pod} validate failed: at most 63 characters, of letters, digits, '-' and '.'",
         )
     yield from fields.non_negative(f"{path}.replicas", task.replicas)
     yield from fields.non_negative(f"{path}.minAvailable", task.min_available)
@@ -156,8 +159,18 @@ def _option(arguments: tuple[str, ...], option: str) -> str:
     return found
 
 
+def _unique(path: str, field: str, message: str, values: Sequence[str]) -> Iterator[FieldError]:
+    """Each value at most once, told in Volcano's words; an absent one is an error of its own."""
+    seen: set[str] = set()
+    for index, value in enumerate(values):
+        if value and value in seen:
+            error = fields.duplicate(f"{path}[{index}].{field}", value)
+            yield replace(error, message=f"{error.message}: {message}{value}")
+        seen.add(value)
+
+
 def _volumes(path: str, volumes: tuple[VolumeSpec, ...], job: str) -> Iterator[FieldError]:
-    yield from fields.unique(path, [volume.mount_path for volume in volumes if volume.mount_path], "mountPath")
+    yield from _unique(path, "mountPath", "duplicated mountPath: ", [volume.mount_path for volume in volumes])
     for index, volume in enumerate(volumes):
         at = f"{path}[{index}]"
         if not volume.mount_path:
@@ -168,10 +181,13 @@ def _volumes(path: str, volumes: tuple[VolumeSpec, ...], job: str) -> Iterator[F
         # The controller writes the name of the claim that it made for the job back into the spec.
         if claim and name and not name.startswith(f"{job}-pvc-"):
             yield fields.invalid(
-                at, name, "give either volumeClaimName, to use a claim that exists, or volumeClaim, to have one made"
+                at,
+                name,
+                "conflict: give volumeClaimName to use a claim that exists, or volumeClaim to have one made, not both",
             )
         if name:
-            yield from fields.dns_subdomain(f"{at}.volumeClaimName", name)
+            for error in fields.dns_subdomain(f"{at}.volumeClaimName", name):
+                yield replace(error, message=f"{error.message}: invalid VolumeClaimName {name}")
 
 
 def _dependencies(path: str, tasks: tuple[TaskSpec, ...]) -> Iterator[FieldError]:

@@ -31,7 +31,7 @@ def _queue(queue: Queue) -> Iterator[FieldError]:
     if (spec.weight or 0) > MAX_WEIGHT:
         yield fields.invalid("spec.weight", spec.weight, f"must be less than or equal to {MAX_WEIGHT}")
     if spec.parent and spec.parent == queue.metadata.name:
-        yield fields.invalid("spec.parent", spec.parent, "a queue cannot be its own parent")
+        yield fields.invalid("spec.parent", spec.parent, f"queue {spec.parent} cannot use itself as parent")
     if spec.dequeue_strategy:
         yield from fields.one_of("spec.dequeueStrategy", spec.dequeue_strategy, DEQUEUE_STRATEGIES)
     yield from _resources(spec)

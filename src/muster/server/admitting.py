@@ -1,0 +1,122 @@
+"""Checks at the API's edge that need other objects: whether nodes could hold a pod, whether a queue exists and is open.
+
+Only here: what controllers write to the store does not pass. Between the look and the write something may change; then
+the controllers say what is wrong, as they do when it changes later.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from muster.api import core, errors, objects, raw, scheduling, volcano
+from muster.api.errors import FieldError
+from muster.api.kinds import Kind
+from muster.api.meta import Resource
+from muster.api.objects import Key
+from muster.api.raw import Document
+from muster.api.volcano import admission
+from muster.api.volcano.queue_tree import QueueTree, check_queue, check_queue_removal
+from muster.server.fitting import Fitting
+from muster.store.protocol import Apply, Create, Patch, Refused, Replace, Selection, Store
+
+_BUILT_IN_PRIORITIES = ("system-cluster-critical", "system-node-critical")
+
+
+class Admitting:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._fitting = Fitting(store)
+
+    async def created(self, write: Create) -> None:
+        """Raises Invalid with all that is wrong, the object's own mistakes included."""
+        if write.kind is core.POD:
+            await self._fitting.check(write.document)
+        if write.kind not in _CHECKED:
+            return
+        view = _view(write.kind, write.document)
+        problems = await self._problems(view) if view is not None else []
+        if problems:
+            raise await self._together(write, problems)
+
+    async def changed(self, write: Replace | Patch | Apply) -> None:
+        """What exists can go wrong only as a queue: what jobs and pod groups name is fixed. But to apply may create."""
+        is_apply = isinstance(write, Apply)
+        if write.subresource or write.kind not in (_CHECKED if is_apply else _CHECKED_LATER):
+            return
+        (result,) = await self._store.write([replace(write, options=replace(write.options, dry_run=True))])
+        if isinstance(result, Refused):
+            raise result.error
+        if not result.is_new and write.kind not in _CHECKED_LATER:
+            return
+        if write.kind is core.POD:
+            await self._fitting.check(result.object.document())
+        problems = await self._problems(result.object.view)
+        if problems:
+            raise _invalid(write.kind, write.key.name, problems)
+
+    async def deleted(self, kind: Kind, key: Key) -> None:
+        """Raises Forbidden for a queue that others need."""
+        if kind is not volcano.QUEUE:
+            return
+        why = check_queue_removal(key.name, await self._tree())
+        if why is not None:
+            raise errors.Forbidden(why, kind=kind.plural, name=key.name, group=kind.group)
+
+    async def _problems(self, view: Resource) -> Sequence[FieldError]:
+        match view:
+            case core.Pod():
+                return admission.check_pod(view)
+            case volcano.PodGroup():
+                return admission.check_pod_group(view, await self._tree()) if view.spec.queue else []
+            case volcano.Queue():
+                tree = await self._tree()
+                return check_queue(view, tree.by_name.get(view.metadata.name), tree)
+            case volcano.Job():
+                return admission.check_job(view, await self._tree(), await self._priority_classes(view))
+        raise AssertionError(f"{type(view)} is not checked here")
+
+    async def _tree(self) -> QueueTree:
+        return QueueTree.of(found.read(volcano.Queue) for found in (await self._store.list(_QUEUES)).items)
+
+    async def _priority_classes(self, job: volcano.Job) -> list[str]:
+        """Those that exist, of those that the job names."""
+        found = list(_BUILT_IN_PRIORITIES)
+        for name in set(admission.named_priority_classes(job).values()):
+            try:
+                await self._store.get(scheduling.PRIORITY_CLASS, Key("", name))
+            except errors.NotFound:
+                continue
+            found.append(name)
+        return found
+
+    async def _together(self, write: Create, problems: Sequence[FieldError]) -> errors.ApiError:
+        """With what the store itself would say against the object."""
+        (result,) = await self._store.write([replace(write, options=replace(write.options, dry_run=True))])
+        if not isinstance(result, Refused):
+            own: Sequence[FieldError] = ()
+        elif isinstance(result.error, errors.Invalid):
+            own = result.error.causes
+        else:
+            return result.error
+        name = raw.dig(write.document, "metadata", "name") or raw.dig(write.document, "metadata", "generateName")
+        return _invalid(write.kind, str(name or ""), [*own, *problems])
+
+
+_CHECKED = frozenset({core.POD, volcano.JOB, volcano.POD_GROUP, volcano.QUEUE})
+_CHECKED_LATER = frozenset({volcano.QUEUE})
+_QUEUES = Selection(volcano.QUEUE)
+
+
+def _view(kind: Kind, document: Document) -> Resource | None:
+    """As it will be stored, or None where its shape is wrong: the store has better words for that."""
+    if kind is core.POD and not raw.dig(document, "metadata", "annotations"):
+        return None  # nothing to look at, and pods are many
+    completed = raw.copy(document)
+    try:
+        kind.default(completed)
+        return objects.view_of(kind, completed)
+    except errors.Invalid:
+        return None
+
+
+def _invalid(kind: Kind, name: str, problems: Sequence[FieldError]) -> errors.ApiError:
+    return errors.invalid(kind.name, name, problems, group=kind.group)
