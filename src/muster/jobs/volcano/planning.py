@@ -1,0 +1,282 @@
+"""The decision of the job controller, complete: from a job and all that belongs to it to everything to be done.
+
+Whatever was done of an earlier plan, and whatever was not, the next plan starts from what is there. What it asks for is
+order: where pods end, the status is written first. It says which version of the pods is over, so that somebody who is
+interrupted finds the rest of them; and the pod that caused it goes last, so that it calls for the same again.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as changed
+from typing import Literal
+
+from msgspec.structs import replace
+
+from muster.api import core, volcano
+from muster.api.meta import Instant
+from muster.api.raw import Document
+from muster.jobs.volcano import deciding, expiring, groups, killing, members, noticing, states, syncing
+from muster.jobs.volcano import status as statuses
+from muster.jobs.volcano.deciding import Decision
+from muster.jobs.volcano.members import Known, Member
+from muster.jobs.volcano.policies import Request
+from muster.jobs.volcano.states import NOBODY, Scope, Step
+from muster.jobs.volcano.status import Tally
+from muster.jobs.volcano.syncing import NewPod, Work
+from muster.jobs.volcano.vocabulary import OVER, Action, Phase, phase_of
+
+QUEUE_MISSING, PLUGIN_ERROR = "QueueNotFound", "PluginError"
+_OBSTACLES = (QUEUE_MISSING, PLUGIN_ERROR)
+_PLUGIN = "plugin-"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An event about the job."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A job and what belongs to it."""
+
+    job: volcano.Job
+    pods: Sequence[core.Pod] = ()
+    group: volcano.PodGroup | None = None
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """Of the PriorityClasses, by name."""
+    obstacle: "Told | None" = None
+    """Why the job cannot begin: its queue is missing, or a plugin is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    status: Document | None = None
+    """What to merge into the job's status; None: it is as it should be."""
+    is_status_first: bool = False
+    """Or else last, and only if everything else was done."""
+    created: Sequence[NewPod] = ()
+    ended: Sequence[Member] = ()
+    """To delete, in this order."""
+    is_marked: bool = False
+    """They are to be marked as out of sync before: nothing else says that they were not evicted."""
+    group_created: Document | None = None
+    group_changed: Document | None = None
+    is_group_deleted: bool = False
+    plugins_begun: Collection[str] = ()
+    """Plugins whose objects are to be made."""
+    plugins_ended: Collection[str] = ()
+    handled: Sequence[Request] = ()
+    told: Sequence[Told] = ()
+    is_expired: bool = False
+    """The job is over, and its time to live as well: to be deleted with all that belongs to it."""
+    again_after: float | None = None
+    """Seconds after which time alone may call for more."""
+
+
+def plan(seen: Seen, requests: Sequence[Request], now: Instant) -> Plan:
+    """`requests`: what happened and leaves no trace (pods that are gone, commands), oldest first."""
+    job = seen.job
+    if job.metadata.deletion_timestamp is not None:
+        return Plan(handled=requests)
+    known = members.by_task(members.read(pod) for pod in seen.pods)
+    if phase_of(job.status.state.phase) in OVER:
+        return _after_the_end(seen, known, requests, now)
+    decision = deciding.decide(job, known, requests, noticing.notice(job, known, seen.group), now)
+    step = states.respond(phase_of(job.status.state.phase), decision.action)
+    if step.scope is Scope.SYNC:
+        return _sync(seen, known, step, decision, now)
+    if step.scope is Scope.KILL:
+        return _kill(seen, known, step, decision, now)
+    return _kill_targets(seen, known, step, decision, now)
+
+
+# Looking after the pods
+
+
+def _sync(seen: Seen, known: Known, step: Step, decision: Decision, now: Instant) -> Plan:
+    job = seen.job
+    before = statuses.initiated(job, now)
+    if seen.obstacle is not None and not groups.is_admitted(seen.group):
+        return _wait(job, before, seen.obstacle, decision)
+    controlled = dict(before.controlled_resources or {})
+    begun = [name for name in sorted(job.spec.plugins or {}) if f"{_PLUGIN}{name}" not in controlled]
+    controlled |= {f"{_PLUGIN}{name}": name for name in begun}
+    before = replace(before, controlled_resources=controlled or None)
+    left_over = _left_over(job, known)
+    if groups.is_admitted(seen.group):
+        work = syncing.work(job, known, {member.name for member in left_over})
+        counted = work.tally.onto(replace(before, min_available=job.spec.min_available, running_duration=None))
+    else:
+        work = Work(removed=left_over)
+        counted = _with_terminating(before, known)
+    # Not on before the last of the old pods is on its way out, or nobody would know that it should be.
+    after = counted if left_over else step.judge(job, counted)
+    if after.state.phase != job.status.state.phase or job.status.state.reason in _OBSTACLES:
+        after = replace(after, state=replace(after.state, reason=None, message=None))
+    if after != before:
+        after = statuses.stamped(after, now)
+    return Plan(
+        statuses.difference(job.status, after),
+        created=work.created,
+        ended=work.removed,
+        is_marked=True,
+        group_created=groups.document(job, seen.priorities) if seen.group is None else None,
+        group_changed=_group_change(seen),
+        plugins_begun=begun,
+        handled=decision.handled,
+        told=_warnings(seen.group),
+        again_after=decision.again_after,
+    )
+
+
+def _wait(job: volcano.Job, before: volcano.JobStatus, obstacle: Told, decision: Decision) -> Plan:
+    state = replace(before.state, reason=obstacle.reason, message=obstacle.message)
+    status = statuses.difference(job.status, replace(before, state=state))
+    return Plan(status, handled=decision.handled, told=[obstacle], again_after=decision.again_after)
+
+
+def _group_change(seen: Seen) -> Document | None:
+    if seen.group is None or seen.group.metadata.deletion_timestamp is not None:
+        return None
+    return groups.update(seen.job, seen.group, seen.priorities)
+
+
+def _with_terminating(status: volcano.JobStatus, known: Known) -> volcano.JobStatus:
+    """Nothing is counted anew while no pods may be made; only that the old ones have gone must not be missed."""
+    if phase_of(status.state.phase) is not Phase.RESTARTING:
+        return status
+    going = sum(member.is_terminating for member in members.listed(known))
+    return replace(status, terminating=min(going, status.terminating or 0) or None)
+
+
+def _left_over(job: volcano.Job, known: Known) -> Sequence[Member]:
+    """Pods that an earlier decision has ended, by somebody who did not get to the last of them."""
+    state = job.status.state
+    is_hard = phase_of(state.phase) is Phase.RESTARTING and state.reason == Action.RESTART_JOB
+    is_last = (job.status.retry_count or 0) >= (job.spec.max_retry or 0)
+    kept = NOBODY if is_hard and not is_last else members.FINISHED
+    return killing.left_over(known, job.status.version or 0, kept)
+
+
+def _warnings(group: volcano.PodGroup | None) -> Sequence[Told]:
+    message = group_warning(group) if group is not None else None
+    return [Told("Warning", "PodGroupPending", message)] if message else []
+
+
+def group_warning(group: volcano.PodGroup) -> str | None:
+    """What keeps the group from being scheduled, if that is the last that was heard of it."""
+    true = [condition for condition in group.status.conditions if condition.status == "True"]
+    if not true:
+        return None
+    last = max(true, key=lambda condition: condition.last_transition_time or "")
+    if last.type == "Scheduled":
+        return None
+    where = f"{group.metadata.namespace}:{group.metadata.name}"
+    return f"PodGroup {where} {last.type.lower()}, reason: {last.message or ''}"
+
+
+# Ending pods
+
+
+def _kill(seen: Seen, known: Known, step: Step, decision: Decision, now: Instant) -> Plan:
+    job = seen.job
+    doomed = killing.all_of(job, known, step)
+    tally = Tally()
+    tally.add_members(doomed.left)
+    tally.terminating += len(doomed.ended)
+    controlled = job.status.controlled_resources or {}
+    ended = [name.removeprefix(_PLUGIN) for name in controlled if name.startswith(_PLUGIN)]
+    is_news = bool(doomed.ended) or decision.action is not Action.SYNC_JOB
+    before = replace(
+        statuses.initiated(job, now),
+        version=((job.status.version or 0) + 1 if is_news else job.status.version) or None,
+        controlled_resources={key: value for key, value in controlled.items() if not key.startswith(_PLUGIN)} or None,
+    )
+    after = _judged(job, step, tally.onto(before), decision, now)
+    return Plan(
+        statuses.difference(job.status, after),
+        is_status_first=True,
+        ended=doomed.ended,
+        is_group_deleted=_is_there(seen.group),
+        plugins_ended=ended,
+        handled=decision.handled,
+        told=_executed(decision),
+        again_after=decision.again_after,
+    )
+
+
+def _kill_targets(seen: Seen, known: Known, step: Step, decision: Decision, now: Instant) -> Plan:
+    """The job's other pods go on, and so do its version, its group and the objects of its plugins."""
+    job = seen.job
+    found = killing.targets(known, decision.action, decision.cause)
+    if decision.action is Action.RESTART_PARTITION and not found:
+        return _sync(seen, known, states.respond(phase_of(job.status.state.phase), Action.SYNC_JOB), decision, now)
+    ended = [member for member in found if not member.is_terminating]
+    names = {member.name for member in ended}
+    tally = Tally()
+    tally.add_members(member for member in members.listed(known) if member.name not in names)
+    tally.terminating += len(ended)
+    after = _judged(job, step, tally.onto(statuses.initiated(job, now)), decision, now)
+    return Plan(
+        statuses.difference(job.status, after),
+        is_status_first=True,
+        ended=ended,
+        is_marked=True,
+        handled=decision.handled,
+        told=_executed(decision),
+    )
+
+
+def _judged(
+    job: volcano.Job, step: Step, counted: volcano.JobStatus, decision: Decision, now: Instant
+) -> volcano.JobStatus:
+    after = step.judge(job, counted)
+    if after.state.phase != job.status.state.phase:
+        after = statuses.stamped(replace(after, state=replace(after.state, reason=None, message=None)), now)
+    if decision.action is not Action.SYNC_JOB:
+        after = replace(after, state=replace(after.state, reason=decision.action, message=_why(decision.cause)))
+    return statuses.with_duration(job, after)
+
+
+def _executed(decision: Decision) -> Sequence[Told]:
+    if decision.action is Action.SYNC_JOB:
+        return ()
+    return [Told("Normal", "ExecuteAction", f"Start to execute action {decision.action}: {_why(decision.cause)}")]
+
+
+def _why(cause: Request) -> str:
+    if cause.action:
+        return "by command"
+    where = f" of pod {cause.pod}" if cause.pod else f" of task {cause.task}" if cause.task else ""
+    code = f", exit code {cause.exit_code}" if cause.exit_code else ""
+    return f"{cause.event}{where}{code}"
+
+
+def _is_there(group: volcano.PodGroup | None) -> bool:
+    return group is not None and group.metadata.deletion_timestamp is None
+
+
+# The end
+
+
+def _after_the_end(seen: Seen, known: Known, requests: Sequence[Request], now: Instant) -> Plan:
+    """Pods that still run are of no use any more. Those that have ended stay, and so does the count of them, also when
+    somebody cleans them up."""
+    job = seen.job
+    step = states.respond(phase_of(job.status.state.phase), Action.SYNC_JOB)
+    decided = _kill(seen, known, step, Decision(handled=requests), now)
+    if not decided.ended:
+        going = sum(member.is_terminating for member in members.listed(known))
+        controlled = {
+            key: value for key, value in (job.status.controlled_resources or {}).items() if not key.startswith(_PLUGIN)
+        }
+        after = replace(job.status, terminating=going or None, controlled_resources=controlled or None)
+        decided = changed(decided, status=statuses.difference(job.status, after))
+    left = expiring.time_left(job, now)
+    if left is None:
+        return decided
+    return changed(decided, is_expired=left <= 0, again_after=left if left > 0 else None)
