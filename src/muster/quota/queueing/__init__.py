@@ -1,10 +1,11 @@
 """Workloads that wait for quota: in which order they are looked at, and what is not worth looking at again yet."""
 
 from muster.quota.queueing.backoff import Backoffs, is_backoff_over, requeue_at
-from muster.quota.queueing.pending import Counts, PendingQueue, Position, Preemptor, Verdict
+from muster.quota.queueing.pending import Counts, PendingQueue, Preemptor, Verdict
 from muster.quota.queueing.reasons import RequeueReason
 from muster.quota.queueing.routing import PendingQueues
 from muster.quota.queueing.second_pass import SecondPass, needs_second_pass
+from muster.quota.queueing.standing import Position, Standing
 
 __all__ = [
     "Backoffs",
@@ -15,6 +16,7 @@ __all__ = [
     "Preemptor",
     "RequeueReason",
     "SecondPass",
+    "Standing",
     "Verdict",
     "is_backoff_over",
     "needs_second_pass",

@@ -5,7 +5,7 @@ Workloads of one shape share a verdict: when one is parked because it cannot fit
 come later too, until something changes that could help (a flush).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from muster.quota.queueing.crowds import Crowds
 from muster.quota.queueing.lanes import Lanes, order
 from muster.quota.queueing.reasons import HOLDS_FOR_SHAPE, WAITS_FOR_VICTIMS, RequeueReason, is_immediate
 from muster.quota.queueing.shapes import ShapeIndex
+from muster.quota.queueing.standing import SortKey, Standing, at_once, line_up
 from muster.quota.queues import Queue, Strategy
 from muster.quota.settings import Settings
 from muster.quota.workloads import EVICTED, QUOTA_RESERVED, REQUEUED, WorkloadInfo
@@ -46,14 +47,6 @@ class Preemptor(NamedTuple):
     is_sticky: bool
 
 
-class Position(NamedTuple):
-    """Where a workload stands, counted from 0: so many are ahead of it."""
-
-    info: WorkloadInfo
-    in_queue: int
-    in_local_queue: int
-
-
 class _InFlight(NamedTuple):
     info: WorkloadInfo
     pop_cycle: int
@@ -77,7 +70,8 @@ class PendingQueue:
         self._by_shape = ShapeIndex()  # of the active ones
         self._pop_cycle = 0
         self._flush_cycle = -1
-        self._positions: dict[str, Position] | None = None
+        self._positions: Standing | None = None
+        self._changes = 0  # since the beginning, of whatever positions depend on
         self._positions_at = 0  # version of the ledger
 
     # Questions
@@ -118,18 +112,29 @@ class PendingQueue:
         active = len(self._active) + self._crowds.open_size + len(self._in_flight)
         return Counts(active, len(self._parked) + self._crowds.closed_size)
 
-    def positions(self) -> Mapping[str, Position]:
+    def positions(self) -> Standing:
         """All that wait, as if all were active, in the order in which they would be looked at."""
+        return at_once(self.line_up())
+
+    def line_up(self) -> Generator[None, None, Standing]:
+        """The same in steps. What changes in between is not in it."""
         ledger = self._deciding_ledger()
         version = 0 if ledger is None else ledger.version
-        if self._positions is None or self._positions_at != version:
-            everyone = [*self.active(), *self.parked(), *(entry.info for entry in self._in_flight.values())]
-            first = self._sticky()
-            ordered = sorted(everyone, key=lambda info: order(info, 0 if info.key == first else 1))
-            if ledger is not None:
-                ordered.sort(key=lambda info: ledger.usage(info.local_queue))
-            self._positions, self._positions_at = _positions(ordered), version
-        return self._positions
+        if self._positions is not None and self._positions_at == version:
+            return self._positions
+        changes = self._changes
+        everyone = [*self.active(), *self.parked(), *(entry.info for entry in self._in_flight.values())]
+        standing = yield from line_up(everyone, self._sort_key(everyone, ledger))
+        if changes == self._changes:
+            self._positions, self._positions_at = standing, version
+        return standing
+
+    def _sort_key(self, everyone: list[WorkloadInfo], ledger: Ledger | None) -> SortKey:
+        first = self._sticky()
+        if ledger is None:
+            return lambda info: order(info, 0 if info.key == first else 1)
+        usage = {name: ledger.usage(name) for name in {info.local_queue for info in everyone}}
+        return lambda info: (usage[info.local_queue], order(info, 0 if info.key == first else 1))
 
     def verdict(self, key: str) -> Verdict | None:
         """Of a parked workload whose shape cannot fit now."""
@@ -160,12 +165,12 @@ class PendingQueue:
         self._alone.clear()
         self._active.put_all(waiting, self._sticky())
         self._by_shape.add_new(info.key for info in waiting)
-        self._positions = None
+        self._note_change()
 
     def push(self, info: WorkloadInfo, now: Instant) -> None:
         """It is new, or has changed. What is parked stays so unless the change could make a difference."""
         key = info.key
-        self._positions = None
+        self._note_change()
         flying = self._in_flight.get(key)
         if flying is not None:
             self._in_flight[key] = flying._replace(info=info)
@@ -200,7 +205,7 @@ class PendingQueue:
         """After it was looked at in vain. False where it waits already. `shown`: the reason that its condition gives,
         which others of its shape will give too."""
         key = info.key
-        self._positions = None
+        self._note_change()
         flying = self._in_flight.pop(key, None)
         if reason in WAITS_FOR_VICTIMS:
             self._set_preemptor(info)
@@ -269,11 +274,11 @@ class PendingQueue:
         back.extend(fronts)
         self._active.put_all(back, self._sticky())
         self._by_shape.add_new(info.key for info in back)
-        self._positions = None
+        self._note_change()
         return size
 
     def delete(self, key: str) -> None:
-        self._positions = None
+        self._note_change()
         self._in_flight.pop(key, None)
         self._take_out(key)
         if self.preemptor is not None and self.preemptor.key == key:
@@ -292,6 +297,10 @@ class PendingQueue:
         return told
 
     # Within
+
+    def _note_change(self) -> None:
+        self._positions = None
+        self._changes += 1
 
     def _lanes(self) -> Lanes:
         ledger = self._deciding_ledger()
@@ -389,16 +398,6 @@ class PendingQueue:
             displaced = self._active.get(old.key)
             if displaced is not None:
                 self._active.put(displaced, self._rank(old.key))
-
-
-def _positions(ordered: list[WorkloadInfo]) -> dict[str, Position]:
-    ahead: dict[str, int] = {}
-    found: dict[str, Position] = {}
-    for index, info in enumerate(ordered):
-        beside = ahead.get(info.local_queue, 0)
-        ahead[info.local_queue] = beside + 1
-        found[info.key] = Position(info, index, beside)
-    return found
 
 
 def _differs(old: WorkloadInfo, new: WorkloadInfo) -> bool:

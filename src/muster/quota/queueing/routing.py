@@ -6,15 +6,15 @@ may come after the workload. A local queue that is stopped is a door that is shu
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 from muster.api import kueue
 from muster.api.meta import Instant
 from muster.cluster.namespaces import Namespaces
 from muster.quota.fair_admission import Ledger, has_ledger
 from muster.quota.queueing.backoff import Backoffs, requeue_at
-from muster.quota.queueing.pending import Counts, PendingQueue, Position, Preemptor, Verdict
+from muster.quota.queueing.pending import Counts, PendingQueue, Preemptor, Verdict
 from muster.quota.queueing.reasons import RequeueReason
+from muster.quota.queueing.standing import Position
 from muster.quota.queues import Queue, Stop, read_weight
 from muster.quota.settings import Settings
 from muster.quota.tree import QuotaTree
@@ -301,22 +301,13 @@ class PendingQueues:
 
     def positions(self, queue: str, offset: int = 0, limit: int | None = None) -> list[Position]:
         pending = self.queues.get(queue)
-        return [] if pending is None else _page(pending.positions().values(), offset, limit)
+        return [] if pending is None else pending.positions().page(offset, limit)
 
     def local_positions(self, local_queue: str, offset: int = 0, limit: int | None = None) -> list[Position]:
-        door = self._doors.get(local_queue)
-        pending = self.queues.get(door.queue) if door is not None else None
-        if door is None or pending is None:
-            return []
-        standing = pending.positions()
-        found = sorted((standing[key] for key in door.workloads), key=lambda position: position.in_queue)
-        return _page(found, offset, limit)
+        pending = self.queues.get(self.leads_to(local_queue))
+        return [] if pending is None else pending.positions().local_page(local_queue, offset, limit)
 
     def position(self, key: str) -> Position | None:
         """None where it does not wait, or its local queue leads nowhere."""
         pending = self._pending_of(key)
         return None if pending is None else pending.positions().get(key)
-
-
-def _page(positions: Iterable[Position], offset: int, limit: int | None) -> list[Position]:
-    return list(islice(positions, offset, None if limit is None else offset + limit))
