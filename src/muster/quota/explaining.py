@@ -17,10 +17,8 @@ from muster.quota.preempting import Preemptor
 from muster.quota.queueing import Position
 from muster.quota.state import QueueState, QuotaState
 from muster.quota.tree import Node
-from muster.quota.workloads import WorkloadInfo
+from muster.quota.workloads import WAITING, WorkloadInfo
 
-WAITING: Final = "Waiting"
-"""The condition in which a workload says all this."""
 _MOST_HOLDERS: Final = 5
 _MOST_WORKLOADS: Final = 5
 

@@ -21,6 +21,7 @@ from muster.quota.workloads import (
     PREEMPTED,
     QUOTA_RESERVED,
     REQUEUED,
+    WAITING,
 )
 
 MOST_TEXT: Final = 32 * 1024
@@ -88,6 +89,7 @@ def reserve(document: Document, admission: Document, now: Instant) -> Document:
     status["admission"] = admission
     status.pop("resourceRequests", None)
     _set(draft, QUOTA_RESERVED, conditions.TRUE, "QuotaReserved", message, now)
+    conditions.remove_condition(draft, WAITING)
     for name in (EVICTED, PREEMPTED, BLOCKED_ON_GATES):
         found = conditions.find_in(draft, name)
         if found is not None and found.get("status") == conditions.TRUE:
@@ -202,6 +204,7 @@ def evict(document: Document, reason: str, message: str, now: Instant, cause: st
     """It has to stop. It holds its quota until it has. `cause`: what led to the reason, where that says too little."""
     draft, status = _draft(document)
     _set(draft, EVICTED, conditions.TRUE, evicted_reason(reason, cause), message, now)
+    conditions.remove_condition(draft, WAITING)
     for field in ("clusterName", "nominatedClusterNames", "unhealthyNodes"):
         status.pop(field, None)
     if reason.startswith(Evicted.DEACTIVATED):
@@ -293,6 +296,7 @@ def target_deactivation(document: Document, cause: str, message: str, now: Insta
 def finish(document: Document, reason: str, message: str, now: Instant) -> Document:
     draft, _ = _draft(document)
     _set(draft, FINISHED, conditions.TRUE, reason, message, now)
+    conditions.remove_condition(draft, WAITING)
     return draft
 
 

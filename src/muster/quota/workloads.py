@@ -30,6 +30,8 @@ DEACTIVATION_TARGET: Final = "DeactivationTarget"
 WAITING_FOR_REPLACEMENT: Final = "WaitingForReplacementPods"
 BLOCKED_ON_GATES: Final = "BlockedOnPreemptionGates"
 ON_HOLD: Final = "OnHold"
+WAITING: Final = "Waiting"
+"""Ours: why it waits, in full. Gone as soon as it does not."""
 
 BOOST_ANNOTATION: Final = "kueue.x-k8s.io/priority-boost"
 ADMISSION_GATES_ANNOTATION: Final = "kueue.x-k8s.io/admission-gated-by"

@@ -4,6 +4,7 @@ Not at once: most workloads start a moment later, and what is written about thou
 """
 
 import asyncio
+import heapq
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,12 +26,17 @@ from muster.store.protocol import Patch, Refused, Store
 
 _log = logging.getLogger(__name__)
 PATIENCE_SECONDS = 1.0
-_BATCH = 128
+"""A workload that starts sooner is told nothing."""
+_FIRST_PAUSE = 5.0
+_LONGEST_PAUSE = (
+    60.0  # between two reports on one workload: who holds what, and how many are ahead, changes all the time
+)
+_BATCH = 32
+_BATCH_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    since: float
     info: WorkloadInfo
     requeue: Requeue
     """Of the workload itself, or of the one like it that was looked at."""
@@ -51,56 +57,62 @@ class Waiting:
         self._events = events
         self._workload = workload
         self._due: dict[str, _Wait] = {}
+        self._times: list[tuple[float, str]] = []
+        """When whom to tell, the earliest first. Whoever is no longer due is passed over."""
+        self._told: dict[str, tuple[float, float]] = {}  # when last, and how long until the next
         self._requeues: dict[str, Requeue] = {}  # the last of each that others may refer to
         self._news = asyncio.Event()
 
     def take(self, step: Step) -> None:
-        now = self._clock.monotonic()
         for decision in step.decisions:
-            self._due.pop(decision.info.key, None)
-            self._requeues.pop(decision.info.key, None)
+            self._forget(decision.info.key)
         for requeue in step.waits:
             self._requeues[requeue.info.key] = requeue
-            self._add(_Wait(now, requeue.info, requeue))
+            self._add(_Wait(requeue.info, requeue))
         for info, verdict in step.moved:
             like = self._requeues.get(verdict.key)
             if like is not None:
-                self._add(_Wait(now, info, like))
+                self._add(_Wait(info, like))
+
+    def _forget(self, key: str) -> None:
+        self._due.pop(key, None)
+        self._told.pop(key, None)
+        self._requeues.pop(key, None)
 
     def _add(self, wait: _Wait) -> None:
-        known = self._due.get(wait.info.key)
-        since = wait.since if known is None else known.since
-        self._due[wait.info.key] = _Wait(since, wait.info, wait.requeue)
-        self._news.set()
+        key = wait.info.key
+        if key not in self._due:
+            now = self._clock.monotonic()
+            last, pause = self._told.get(key, (now, PATIENCE_SECONDS))
+            heapq.heappush(self._times, (max(now, last + pause), key))
+            self._news.set()
+        self._due[key] = wait
 
     async def run(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
-            while self._due:
-                await self._clock.sleep(self._pause())
-                await self._report()
-
-    def _pause(self) -> float:
-        """Until the one that has waited longest has waited long enough."""
-        first = next(iter(self._due.values()))
-        return max(0.02, first.since + PATIENCE_SECONDS - self._clock.monotonic())
+            if not self._times:
+                self._news.clear()
+                await self._news.wait()
+            await self._clock.sleep(max(_BATCH_SECONDS, self._times[0][0] - self._clock.monotonic()))
+            await self._report()
 
     async def _report(self) -> None:
-        ripe = self._clock.monotonic() - PATIENCE_SECONDS
+        now = self._clock.monotonic()
         writing: list[tuple[_Wait, Object]] = []
         patches: list[Patch] = []
         positions: dict[str, dict[str, Position]] = {}
-        for key, wait in list(self._due.items()):
-            if wait.since > ripe or len(patches) == _BATCH:
-                break
-            del self._due[key]
-            found = self._workload(key)
+        while self._times and self._times[0][0] <= now and len(patches) < _BATCH:
+            _, key = heapq.heappop(self._times)
+            wait, found = self._due.pop(key, None), self._workload(key)
+            if wait is None:
+                continue
             if found is None or self._engine.pending.get(key) is None:
-                self._requeues.pop(key, None)
+                self._forget(key)
                 continue
             made = self._made(found, wait, self._position(wait.info, positions))
             if made != found.document():
+                _, pause = self._told.get(key, (now, _FIRST_PAUSE / 2))
+                self._told[key] = now, min(2 * pause, _LONGEST_PAUSE)
                 writing.append((wait, found))
                 patches.append(status_patch(found, made))
         if patches:
