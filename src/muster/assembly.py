@@ -27,6 +27,7 @@ from muster.controllers.configured import SchedulerConfiguration, read_quota
 from muster.controllers.events import EventCleaner
 from muster.controllers.garbage import GarbageCollector
 from muster.controllers.jobs.batch import BatchJobController
+from muster.controllers.jobs.volcano import VolcanoJobController
 from muster.controllers.namespaces import NamespaceController
 from muster.controllers.nodes import NodeController
 from muster.controllers.podgroups import PodGroupController
@@ -40,13 +41,16 @@ from muster.controllers.quota.priorities import PriorityController
 from muster.controllers.quota.protection import ProtectionController
 from muster.controllers.quota.statuses import StatusController
 from muster.controllers.quota.ungating import UngatingController
+from muster.controllers.quota.visibility import Visibility
 from muster.controllers.scheduling import MakeEngine, SchedulingController
 from muster.controllers.taints import TaintEvictionController
 from muster.placement.engine import default_engine
 from muster.quota.settings import Settings
 from muster.runtime.clock import Clock, SystemClock
+from muster.runtime.metrics import Registry
 from muster.runtime.supervision import supervise
 from muster.server import access, app
+from muster.server.app import Lookouts
 from muster.server.listening import listening
 from muster.server.node_logs import LocalNodeLogs, Opener, RemoteNodeLogs
 from muster.store.embedded import EmbeddedStore
@@ -197,7 +201,8 @@ async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
         )
         local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, node_token)))
         scheduler = SchedulingController(store, clock, make_engine)
-        quota = QuotaController(store, clock, quota_settings)
+        metrics = Registry()
+        quota = QuotaController(store, clock, quota_settings, metrics)
         application = app.build(
             store=store,
             registry=REGISTRY,
@@ -205,7 +210,7 @@ async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
             authenticator=access.TokenAuthenticator({admin_token: access.administrator(), node_token: access.a_node()}),
             node_logs=local_logs,
             version=VERSION,
-            decisions=scheduler.decisions,
+            lookouts=Lookouts(scheduler.decisions, Visibility(quota, clock), metrics.pieces),
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         controllers = _controllers(store, clock, scheduler, quota)
@@ -248,6 +253,7 @@ def _controllers(
         "scheduler": scheduler.run,
         "pod groups": PodGroupController(store, clock).run,
         "batch jobs": BatchJobController(store, clock).run,
+        "volcano jobs": VolcanoJobController(store, clock).run,
         "quota": quota.run,
         "workloads": LifecycleController(store, clock, settings).run,
         "queue statuses": StatusController(store, clock, quota).run,

@@ -17,15 +17,22 @@ _SOON_SECONDS = 0.005
 
 
 class Currency:
-    """`job_of` says whose a pod is."""
+    """`job_of` says whose a pod is. `others`: copies of what else is written for a job and decides about it."""
 
-    def __init__(self, store: Store, jobs: Informer, pods: Informer, job_of: Callable[[Object], Key | None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        jobs: Informer,
+        pods: Informer,
+        job_of: Callable[[Object], Key | None],
+        others: Sequence[Informer] = (),
+    ) -> None:
         self._store = store
         self._jobs = jobs
-        self._pods = pods
+        self._copies = (jobs, pods, *others)
         self._job_of = job_of
-        self._job_revision: dict[Key, int] = {}
-        self._pod_revision: dict[Key, int] = {}
+        self._awaited: dict[Key, list[int]] = {}
+        """By job: the revision that each of the copies must have reached."""
         self._doubted: set[Key] = set()
 
     async def write(self, key: Key, writes: Sequence[Write]) -> Sequence[Result]:
@@ -46,23 +53,24 @@ class Currency:
         """Seconds after which to ask again; 0 where the copies can be trusted."""
         if key in self._doubted:
             await self._ask(key)
-        is_current = self._job_revision.get(key, 0) <= self._jobs.revision and (
-            self._pod_revision.get(key, 0) <= self._pods.revision
-        )
-        if not is_current:
+        awaited = self._awaited.get(key)
+        if awaited is None:
+            return 0.0
+        if any(wanted > copy.revision for wanted, copy in zip(awaited, self._copies, strict=True)):
             return _SOON_SECONDS
-        self._job_revision.pop(key, None)
-        self._pod_revision.pop(key, None)
+        del self._awaited[key]
         return 0.0
 
     def forget(self, key: Key) -> None:
-        self._job_revision.pop(key, None)
-        self._pod_revision.pop(key, None)
+        self._awaited.pop(key, None)
         self._doubted.discard(key)
 
     def _note(self, key: Key, written: Object) -> None:
-        revisions = self._pod_revision if written.kind is core.POD else self._job_revision
-        revisions[key] = max(revisions.get(key, 0), written.revision)
+        """What no copy shows is not waited for."""
+        for number, copy in enumerate(self._copies):
+            if copy.selection.kind is written.kind:
+                awaited = self._awaited.setdefault(key, [0] * len(self._copies))
+                awaited[number] = max(awaited[number], written.revision)
 
     async def _ask(self, key: Key) -> None:
         """What is there now must be seen before anything is decided. What has gone since does no harm: until the copy

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from muster.api import core, timestamps, volcano
-from muster.api.meta import Instant
+from muster.api.meta import Instant, ObjectMeta
 from muster.api.timestamps import BadTimestamp
 from muster.jobs.volcano import names
 
@@ -54,15 +54,15 @@ class Member(NamedTuple):
         return self.phase == "Running" and all(status.ready for status in self.pod.status.container_statuses)
 
 
-def job_of(pod: core.Pod) -> str:
+def job_of(meta: ObjectMeta) -> str:
     """The name of the job that the pod says it belongs to; empty where it does not say all that is needed."""
-    said = pod.metadata.annotations or {}
+    said = meta.annotations or {}
     has_all = names.TASK in said and said.get(names.JOB_VERSION, "").lstrip("-").isdecimal()
     return said.get(names.JOB, "") if has_all else ""
 
 
 def read(pod: core.Pod) -> Member:
-    """`job_of(pod)` is not empty."""
+    """`job_of` is not empty for it."""
     meta = pod.metadata
     said = meta.annotations or {}
     return Member(

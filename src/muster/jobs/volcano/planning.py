@@ -50,6 +50,8 @@ class Seen:
     """Of the PriorityClasses, by name."""
     obstacle: "Told | None" = None
     """Why the job cannot begin: its queue is missing, or a plugin is not known."""
+    is_forwarded: bool = False
+    """Its queue sends jobs on to other clusters, which read it off the pods."""
 
 
 @dataclass(frozen=True, slots=True)
