@@ -19,7 +19,7 @@ from muster.quota.decisions import Requeue, requested
 from muster.quota.engine import Engine, Step
 from muster.quota.explaining import explained
 from muster.quota.queueing import Position
-from muster.quota.workloads import WorkloadInfo
+from muster.quota.workloads import QUOTA_RESERVED, WorkloadInfo
 from muster.runtime.clock import Clock
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Patch, Refused, Store
@@ -84,6 +84,8 @@ class Waiting:
         if key not in self._due:
             now = self._clock.monotonic()
             last, pause = self._told.get(key, (now, PATIENCE_SECONDS))
+            if not _says_so(wait):
+                last, pause = now, PATIENCE_SECONDS
             heapq.heappush(self._times, (max(now, last + pause), key))
             self._news.set()
         self._due[key] = wait
@@ -151,3 +153,9 @@ class Waiting:
         message = status.shortened(wait.requeue.entry.message, status.MOST_EVENT_TEXT)
         if not any(told.message == message for told in before):
             self._events.record(found, "Warning", reason, message)
+
+
+def _says_so(wait: _Wait) -> bool:
+    """Its condition gives that reason already; only the rest of the text may be old."""
+    told = wait.info.conditions.get(QUOTA_RESERVED)
+    return told is not None and told.status == "False" and told.reason == wait.requeue.entry.pending_reason
