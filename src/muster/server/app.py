@@ -1,8 +1,10 @@
-"""The ASGI application: health and version for anybody, the Kubernetes API below /k8s for those who are known.
+"""The ASGI application: health and version for anybody; metrics, and the Kubernetes API below /k8s, for those who are
+known.
 
 Whatever goes wrong in a request is answered as a Status, logged with the request's id, and ends with that request.
 """
 
+import asyncio
 import itertools
 import logging
 import platform
@@ -17,8 +19,9 @@ from muster.api.errors import ApiError
 from muster.api.raw import Document
 from muster.api.registry import Registry
 from muster.runtime.clock import Clock
+from muster.runtime.metrics import CONTENT_TYPE
 from muster.server import access, paths
-from muster.server.access import Authenticator
+from muster.server.access import Authenticator, Identity
 from muster.server.exchange import (
     Answer,
     ClientGone,
@@ -32,11 +35,14 @@ from muster.server.exchange import (
 )
 from muster.server.kubernetes import KubernetesApi
 from muster.server.logs import NodeLogs
+from muster.server.visibility import Visibility, VisibilityApi
 from muster.store.protocol import Store
 
 PREFIX = "k8s"
 DECISIONS = ("apis", "muster.dev", "decisions")
+METRICS = ("metrics",)
 Decisions: TypeAlias = Callable[[], Iterable[bytes]]
+Metrics: TypeAlias = Callable[[], Iterable[str]]
 KUBERNETES_VERSION = "v1.33.0"
 """The Kubernetes release whose API this is closest to: kubectl warns when it is far from its own."""
 _HEALTH = ("healthz", "livez", "readyz")
@@ -64,14 +70,48 @@ class Version:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Lookouts:
+    """What can be asked of those who decide. `decisions`: the scheduler's log; `visibility`: of quota's queues;
+    `metrics`: the text of all measurements, in pieces."""
+
+    decisions: Decisions = tuple
+    visibility: Visibility | None = None
+    metrics: Metrics = tuple
+
+
+NO_LOOKOUTS = Lookouts()
+
+
+class Views:
+    """Answers that come from those who decide, instead of the store."""
+
+    def __init__(self, store: Store, lookouts: Lookouts) -> None:
+        self._lookouts = lookouts
+        self._visibility = VisibilityApi(store, lookouts.visibility)
+
+    async def answer(self, request: Request, identity: Identity, below: tuple[str, ...]) -> Response | None:
+        """None for paths that are somebody else's."""
+        if below == DECISIONS:
+            access.check(identity, access.Attributes("get", "muster.dev", "decisions"))
+            return Response(200, b"".join(self._lookouts.decisions()), "application/x-ndjson")
+        return await self._visibility.answer(request, identity, below)
+
+    async def metrics(self, identity: Identity) -> Response:
+        access.check(identity, access.Attributes("get", "muster.dev", "metrics"))
+        pieces: list[bytes] = []
+        for piece in self._lookouts.metrics():
+            pieces.append(piece.encode())
+            await asyncio.sleep(0)
+        return Response(200, b"".join(pieces), CONTENT_TYPE)
+
+
 class App:
     """An ASGI application. `close` ends the open streams, so that a server can stop without waiting for them."""
 
-    def __init__(
-        self, kubernetes: KubernetesApi, authenticator: Authenticator, version: Version, decisions: Decisions
-    ) -> None:
+    def __init__(self, kubernetes: KubernetesApi, authenticator: Authenticator, version: Version, views: Views) -> None:
         self._kubernetes = kubernetes
-        self._decisions = decisions
+        self._views = views
         self._authenticator = authenticator
         self._version = version
         self._streams = Streams()
@@ -115,17 +155,18 @@ class App:
         public = self._public(request, parts if below is None else below)
         if public is not None:
             return public
-        if below is None:
+        if below is None and parts != METRICS:
             raise errors.NotFound(f"nothing is served at {request.path}; the Kubernetes API is below /{PREFIX}")
         identity = self._authenticator.authenticate(request.headers)
         if identity is None:
             raise errors.Unauthorized(
                 "Unauthorized: send the header 'Authorization: Bearer <token>' with a known token"
             )
-        if below == DECISIONS:
-            access.check(identity, access.Attributes("get", "muster.dev", "decisions"))
-            return Response(200, b"".join(self._decisions()), "application/x-ndjson")
-        return await self._kubernetes.answer(request, identity, below)
+        if below is None or below == METRICS:
+            return await self._views.metrics(identity)
+        return await self._views.answer(request, identity, below) or await self._kubernetes.answer(
+            request, identity, below
+        )
 
     def _public(self, request: Request, parts: tuple[str, ...]) -> Response | None:
         if request.method not in ("GET", "HEAD"):
@@ -164,8 +205,7 @@ def build(
     authenticator: Authenticator,
     node_logs: NodeLogs,
     version: str,
-    decisions: Decisions = tuple,
+    lookouts: Lookouts = NO_LOOKOUTS,
 ) -> App:
-    """`decisions`: the scheduler's log, for those who want to see or replay it."""
     kubernetes = KubernetesApi(store=store, registry=registry, clock=clock, node_logs=node_logs)
-    return App(kubernetes, authenticator, Version(version), decisions)
+    return App(kubernetes, authenticator, Version(version), Views(store, lookouts))

@@ -11,6 +11,7 @@ from muster.api import errors, raw
 from muster.api.kinds import Kind
 from muster.api.raw import Document
 from muster.api.registry import Registry
+from muster.server import visibility
 from muster.server.access import REVIEWS
 from muster.server.exchange import Request, Response
 from muster.server.formats import JSON_TYPE, media_types
@@ -35,6 +36,7 @@ _SUBRESOURCES: Mapping[str, _Part] = {
     "binding": _Part(("create",), "Binding"),
     "eviction": _Part(("create",), "Eviction", "policy"),
     "finalize": _Part(("update",)),
+    visibility.PENDING: _Part(("get",), visibility.SUMMARY),
 }
 
 
@@ -122,6 +124,12 @@ def _groups(registry: Registry) -> dict[str, _Group]:
     for (group, plural), name in REVIEWS.items():
         listed = groups.setdefault(group, _Group(group)).versions.setdefault("v1", [])
         listed.append(_Resource(plural, name, plural.startswith("local"), ("create",)))
+    # Last: who says `clusterqueues` means those of kueue.x-k8s.io.
+    queues = [
+        _Resource("clusterqueues", "ClusterQueue", False, (), subresources=(visibility.PENDING,)),
+        _Resource("localqueues", "LocalQueue", True, (), subresources=(visibility.PENDING,)),
+    ]
+    groups[visibility.GROUP] = _Group(visibility.GROUP, dict.fromkeys(visibility.VERSIONS, queues))
     return groups
 
 

@@ -14,7 +14,7 @@ from muster.api.registry import Registry
 from muster.runtime.clock import Clock, SystemClock
 from muster.server import access
 from muster.server.access import Identity, TokenAuthenticator
-from muster.server.app import App, build
+from muster.server.app import NO_LOOKOUTS, App, Lookouts, build
 from muster.server.listening import listening
 from muster.server.logs import NodeLogs
 from muster.store.protocol import Store
@@ -50,6 +50,7 @@ def app_for(
     clock: Clock | None = None,
     node_logs: NodeLogs | None = None,
     tokens: Mapping[str, Identity] | None = None,
+    lookouts: Lookouts = NO_LOOKOUTS,
 ) -> App:
     return build(
         store=store,
@@ -58,6 +59,7 @@ def app_for(
         authenticator=TokenAuthenticator({TOKEN: access.administrator(), **(tokens or {})}),
         node_logs=node_logs or FakeNodeLogs(),
         version="test",
+        lookouts=lookouts,
     )
 
 

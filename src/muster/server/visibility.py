@@ -1,0 +1,123 @@
+"""Kueue's visibility API, who waits in a queue and in which order; and our own, why a workload waits.
+
+/apis/visibility.kueue.x-k8s.io/<version>/clusterqueues/<name>/pendingworkloads
+/apis/visibility.kueue.x-k8s.io/<version>/namespaces/<namespace>/localqueues/<name>/pendingworkloads
+/apis/muster.dev/v1/namespaces/<namespace>/workloads/<name>/explanation
+"""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, Protocol
+
+from muster.api import errors, kueue, raw
+from muster.api.objects import Key
+from muster.api.raw import Document
+from muster.quota import situation
+from muster.server import access
+from muster.server.access import Identity
+from muster.server.exchange import Query, Request, Response, json_response
+from muster.server.paths import MISSING
+from muster.store.protocol import Store
+
+GROUP: Final = "visibility.kueue.x-k8s.io"
+VERSIONS: Final = ("v1beta2", "v1beta1")
+PENDING: Final = "pendingworkloads"
+SUMMARY: Final = "PendingWorkloadsSummary"
+_OURS: Final = ("apis", "muster.dev", "v1")
+_USUAL_LIMIT, _LARGEST_LIMIT = 1000, 100_000
+_STEP: Final = 500
+"""Items that are written before others get their turn."""
+
+
+class Visibility(Protocol):
+    """Whoever knows. None: there is no such queue, or the workload does not wait."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether Kueue's part is switched on."""
+        ...
+
+    async def in_cluster_queue(self, name: str, offset: int, limit: int) -> Iterator[Document] | None: ...
+
+    async def in_local_queue(self, namespace: str, name: str, offset: int, limit: int) -> Iterator[Document] | None: ...
+
+    def explain(self, namespace: str, name: str) -> Document | None: ...
+
+
+class VisibilityApi:
+    def __init__(self, store: Store, visibility: Visibility | None) -> None:
+        """`visibility`: None where no quota is at work."""
+        self._store = store
+        self._visibility = visibility
+
+    async def answer(self, request: Request, identity: Identity, parts: tuple[str, ...]) -> Response | None:
+        """None for paths that are somebody else's. `parts`: below the prefix."""
+        match parts:
+            case ("apis", group, version, "clusterqueues", name, last) if group == GROUP and last == PENDING:
+                _check(request, identity, GROUP, f"clusterqueues/{PENDING}", "", name)
+                return await self._cluster_queue(request.query, version, name)
+            case (
+                "apis", group, version, "namespaces", namespace, "localqueues", name, last,
+            ) if group == GROUP and last == PENDING:  # fmt: skip
+                _check(request, identity, GROUP, f"localqueues/{PENDING}", namespace, name)
+                return await self._local_queue(request.query, version, namespace, name)
+            case (*ours, "namespaces", namespace, "workloads", name, "explanation") if tuple(ours) == _OURS:
+                _check(request, identity, "muster.dev", "workloads/explanation", namespace, name)
+                return await self._explanation(namespace, name)
+        return None
+
+    async def _cluster_queue(self, query: Query, version: str, name: str) -> Response:
+        offset, limit = _page(query)
+        found = await self._known(version).in_cluster_queue(name, offset, limit)
+        if found is None:
+            raise _unknown("clusterqueue", name)
+        return await _summary(version, found)
+
+    async def _local_queue(self, query: Query, version: str, namespace: str, name: str) -> Response:
+        offset, limit = _page(query)
+        found = await self._known(version).in_local_queue(namespace, name, offset, limit)
+        if found is None:
+            raise _unknown("localqueue", name)
+        return await _summary(version, found)
+
+    def _known(self, version: str) -> Visibility:
+        if self._visibility is None or not self._visibility.is_served or version not in VERSIONS:
+            raise errors.NotFound(MISSING)
+        return self._visibility
+
+    async def _explanation(self, namespace: str, name: str) -> Response:
+        """Raises NotFound for a workload that does not exist."""
+        found = await self._store.get(kueue.WORKLOAD, Key(namespace, name))
+        why = self._visibility.explain(namespace, name) if self._visibility is not None else None
+        return json_response(why or situation.to_document(found.read(kueue.Workload)))
+
+
+def _check(request: Request, identity: Identity, group: str, resource: str, namespace: str, name: str) -> None:
+    if request.method not in ("GET", "HEAD"):
+        raise errors.MethodNotAllowed(
+            f"the server does not allow this method on the requested resource: {request.method}; allowed are GET"
+        )
+    access.check(identity, access.Attributes("get", group, resource, namespace, name))
+
+
+def _page(query: Query) -> tuple[int, int]:
+    offset, limit = query.integer("offset"), query.integer("limit")
+    for name, value in (("offset", offset), ("limit", limit)):
+        if value is not None and value < 0:
+            raise errors.BadRequest(f"query parameter {name!r}: expected 0 or more, found {value}")
+    return offset or 0, min(_USUAL_LIMIT if limit is None else limit, _LARGEST_LIMIT)
+
+
+def _unknown(resource: str, name: str) -> errors.NotFound:
+    return errors.NotFound(f'{resource}.{GROUP} "{name}" not found', kind=resource, name=name, group=GROUP)
+
+
+async def _summary(version: str, items: Iterator[Document]) -> Response:
+    """Written piece by piece: a hundred thousand may be asked for."""
+    head = raw.encode({"kind": SUMMARY, "apiVersion": f"{GROUP}/{version}", "metadata": {}})
+    pieces: list[bytes] = []
+    while some := list(islice(items, _STEP)):
+        pieces.append(raw.encode(some)[1:-1])
+        await asyncio.sleep(0)
+    return Response(200, head[:-1] + b',"items":[' + b",".join(pieces) + b"]}")
