@@ -42,31 +42,38 @@ def resources(job: volcano.Job, priorities: Mapping[str, int]) -> dict[str, str]
 
 def total(parts: Sequence[Part], wanted: int) -> Amounts:
     """What `wanted` pods need. Where the tasks' own minimums leave some of them open, the most important are taken."""
-    ordered = sorted(parts, key=lambda part: -part.priority)
-    least = sum(part.replicas if part.minimum is None else part.minimum for part in ordered)
-    return _sum(ordered, _by_priority(ordered, wanted) if wanted < least else _minimums_first(ordered, wanted))
+    least = sum(part.replicas if part.minimum is None else part.minimum for part in parts)
+    return by_priority(parts, wanted) if wanted < least else minimums_first(parts, wanted)
 
 
-def _by_priority(parts: Sequence[Part], wanted: int) -> list[int]:
+def by_priority(parts: Sequence[Part], wanted: int) -> Amounts:
+    """All pods of the most important task, then those of the next."""
+    ordered = _ordered(parts)
     counts = []
-    for part in parts:
+    for part in ordered:
         taken = min(wanted, part.replicas)
         counts.append(taken)
         wanted -= taken
-    return counts
+    return _sum(ordered, counts)
 
 
-def _minimums_first(parts: Sequence[Part], wanted: int) -> list[int]:
+def minimums_first(parts: Sequence[Part], wanted: int) -> Amounts:
+    """Each task's own minimum, and then more of the most important."""
+    ordered = _ordered(parts)
     counts = []
-    for part in parts:
+    for part in ordered:
         taken = min(part.minimum or 0, wanted)
         counts.append(taken)
         wanted -= taken
-    for number, part in enumerate(parts):
+    for number, part in enumerate(ordered):
         more = max(0, min(wanted, part.replicas - (part.minimum or 0)))
         counts[number] += more
         wanted -= more
-    return counts
+    return _sum(ordered, counts)
+
+
+def _ordered(parts: Sequence[Part]) -> list[Part]:
+    return sorted(parts, key=lambda part: -part.priority)
 
 
 def _sum(parts: Sequence[Part], counts: Sequence[int]) -> Amounts:

@@ -88,7 +88,12 @@ def plan(seen: Seen, requests: Sequence[Request], now: Instant) -> Plan:
     if phase_of(job.status.state.phase) in OVER:
         return _after_the_end(seen, known, requests, now)
     decision = deciding.decide(job, known, requests, noticing.notice(job, known, seen.group), now)
-    step = states.respond(phase_of(job.status.state.phase), decision.action)
+    return execute(seen, known, decision, now)
+
+
+def execute(seen: Seen, known: Known, decision: Decision, now: Instant) -> Plan:
+    """What the job's phase answers to the action."""
+    step = states.respond(phase_of(seen.job.status.state.phase), decision.action)
     if step.scope is Scope.SYNC:
         return _sync(seen, known, step, decision, now)
     if step.scope is Scope.KILL:
