@@ -142,7 +142,7 @@ class Ledger:
     def charge(self, info: WorkloadInfo, queue: Queue) -> None:
         """It was given quota. Only what the queue covers counts where the rest is free."""
         asked = total(pods.requests for pods in info.pod_sets)
-        if self._settings.ignores_undeclared:
+        if self._settings.ignores_undeclared or queue.ignores_undeclared:
             asked = {resource: value for resource, value in asked.items() if resource in queue.by_resource}
         part = faded(self._config.sampling_interval, self._config.half_life)
         self.drop(info.key)

@@ -56,13 +56,12 @@ class BatchJobs:
 
     def reclaimable(self, job: Document) -> Mapping[str, int]:
         spec, status = child(job, "spec"), child(job, "status")
-        parallelism = _or_one(spec.get("parallelism"))
-        done = _done(status, spec)
-        if parallelism <= 1 or not done:
+        count, done = pod_count(job), _done(status, spec)
+        if _or_one(spec.get("parallelism")) <= 1 or not done:
             return {}
         completions = spec.get("completions")
-        remaining = max(0, (parallelism if completions is None else completions) - done)
-        return {MAIN: parallelism - remaining} if remaining < parallelism else {}
+        remaining = max(0, (count if completions is None else completions) - done)
+        return {MAIN: count - remaining} if remaining < count else {}
 
     def start(self, job: Document, infos: Sequence[PodSetInfo]) -> Document:
         spec = {**child(job, "spec"), "suspend": False}
