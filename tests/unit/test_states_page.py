@@ -4,6 +4,7 @@ import pytest
 
 from muster.agent import states_page
 from muster.agent.states import CONTAINER_CHANGES, POD_CHANGES
+from muster.jobs.volcano.states import CHANGES as VOLCANO_CHANGES
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "states.md"
 
@@ -14,7 +15,9 @@ def test_the_page_is_what_the_tables_say() -> None:
     )
 
 
-@pytest.mark.parametrize("changes", [CONTAINER_CHANGES, POD_CHANGES], ids=["containers", "pods"])
+@pytest.mark.parametrize(
+    "changes", [CONTAINER_CHANGES, POD_CHANGES, VOLCANO_CHANGES], ids=["containers", "pods", "volcano jobs"]
+)
 def test_every_edge_is_drawn_and_explained(changes: dict[tuple[str, str], str]) -> None:
     page = states_page.render()
     for (before, after), why in changes.items():

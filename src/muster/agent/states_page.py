@@ -6,14 +6,17 @@ from enum import StrEnum
 from typing import TypeVar
 
 from muster.agent.states import CONTAINER_CHANGES, POD_CHANGES, Phase, PodPhase
+from muster.jobs.volcano import states as volcano_states
+from muster.jobs.volcano.vocabulary import Phase as VolcanoPhase
 
 _HEAD = """\
-# States of a pod on its node
+# States
 
-<!-- Rendered from the agent's tables by `python -m muster.agent.states_page`; a test fails when it is stale. -->
+<!-- Rendered from the code's tables by `python -m muster.agent.states_page`; a test fails when it is stale. -->
 
-The agent moves a pod and its containers along these edges and no others: a change that is not listed here is a bug, and
-the agent stops at it instead of going on with a state that nobody foresaw.
+A node's agent moves a pod and its containers along these edges, and the job controller a Volcano Job, and along no
+others: a change that is not listed here is a bug, and whoever comes upon it stops instead of going on with a state that
+nobody foresaw.
 """
 _POD = """\
 What `status.phase` says. A pod that has ended stays as it ended; a new try is a new pod.
@@ -21,6 +24,12 @@ What `status.phase` says. A pod that has ended stays as it ended; a new try is a
 _CONTAINER = """\
 Of one container, over all its attempts. `status.containerStatuses` shows Waiting and Starting as `waiting`, Running and
 Stopping as `running`, and Exited as `terminated`, or as `waiting` with reason CrashLoopBackOff while a restart is due.
+"""
+_VOLCANO_JOB = """\
+What `status.state.phase` of a Volcano Job says; `status.conditions` lists the phases it has been in. Restarts are counted
+in `status.retryCount`. Completed, Failed and Terminated are final. In each phase the controller keeps the pods as they
+should be: it makes what is missing while the job is Pending, Running or Restarting, and ends what still runs in all
+others.
 """
 
 _Of = TypeVar("_Of", bound=StrEnum)
@@ -32,6 +41,7 @@ def render() -> str:
             _HEAD,
             *_machine("Pods", _POD, POD_CHANGES, PodPhase.PENDING),
             *_machine("Containers", _CONTAINER, CONTAINER_CHANGES, Phase.WAITING),
+            *_machine("Volcano Jobs", _VOLCANO_JOB, volcano_states.CHANGES, VolcanoPhase.PENDING),
         ]
     )
 

@@ -252,6 +252,7 @@ def _group_updated(case: Case) -> Outcome:
 def _sub_group(case: Case) -> Outcome:
     row = case["row"]
     task = part(row["TaskSpec"], volcano.TaskSpec)
+    assert task.partition_policy is not None
     made = groups.sub_group_policy(task, task.partition_policy)
     return (
         compare("minSubGroups", made["minSubGroups"], row["ExpectedMinSubGroups"] or 0)
