@@ -384,12 +384,14 @@ class FlowJobStatus(View, frozen=True):
 
 
 class FlowCondition(View, frozen=True):
-    """A job of the flow as it was last seen."""
+    """A job of the flow as it was last seen; reason and message (Muster's own) say why one could not be made."""
 
     phase: str | None = None
     create_time: str | None = None
     running_duration: str | None = None
     task_status_count: Mapping[str, TaskState] | None = None
+    reason: str | None = None
+    message: str | None = None
 
 
 class FlowState(View, frozen=True):
