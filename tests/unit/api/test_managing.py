@@ -1,0 +1,122 @@
+"""What quota asks of jobs and pods when they are created, and which of their labels may change."""
+
+import pytest
+
+from muster.api import batch, core, errors, kueue
+from muster.api.kinds import Kind
+from muster.api.kueue.labels import validate_label_update, validate_labels
+from muster.api.managing import take_in
+from muster.api.meta import ObjectMeta
+from muster.api.objects import Key, Object
+from muster.api.raw import JSON, Document
+
+K = "kueue.x-k8s.io/"
+QUEUED = "muster.dev/queued"
+
+
+def nothing(_kind: Kind, _key: Key) -> Object | None:
+    return None
+
+
+def a_store(*present: tuple[Kind, str, str]):
+    """Finds these: kind, namespace, name."""
+
+    def find(kind: Kind, key: Key) -> Object | None:
+        if (kind, key.namespace, key.name) not in present:
+            return None
+        return Object(kind, b'{"metadata": {"name": "x"}}')
+
+    return find
+
+
+def taken(kind: Kind, find=nothing, *, spec: Document | None = None, **metadata: JSON) -> Document:
+    document: Document = {"metadata": {"name": "x", "namespace": "default", **metadata}, "spec": spec or {}}
+    take_in(kind, document, find)
+    return document
+
+
+def test_a_job_in_a_queue_is_suspended():
+    made = taken(batch.JOB, labels={K + "queue-name": "q"})
+    assert made["spec"]["suspend"] is True
+    assert QUEUED not in made["metadata"].get("annotations", {})
+
+
+def test_a_job_in_none_is_suspended_by_us():
+    made = taken(batch.JOB, spec={"suspend": False})
+    assert made["spec"]["suspend"] is True
+    assert made["metadata"]["annotations"] == {QUEUED: "true"}
+
+
+def test_a_job_that_its_user_suspended_is_his():
+    made = taken(batch.JOB, spec={"suspend": True})
+    assert "annotations" not in made["metadata"]
+
+
+def test_parts_of_other_jobs_and_the_platform_itself_are_left_alone():
+    owner = [{"kind": "JobSet", "controller": True}]
+    assert taken(batch.JOB, ownerReferences=owner)["spec"] == {}
+    assert taken(batch.JOB, namespace="kube-system")["spec"] == {}
+    assert taken(core.POD, labels={K + "queue-name": "q"}, ownerReferences=owner)["spec"] == {}
+    assert taken(core.CONFIG_MAP)["spec"] == {}
+
+
+def test_defaults_are_meant_where_nothing_is_said():
+    find = a_store((kueue.LOCAL_QUEUE, "default", "default"), (kueue.WORKLOAD_PRIORITY_CLASS, "", "default"))
+    labels = taken(batch.JOB, find)["metadata"]["labels"]
+    assert labels == {K + "queue-name": "default", K + "priority-class": "default"}
+    said = taken(batch.JOB, find, labels={K + "queue-name": "q", K + "priority-class": "c"})["metadata"]["labels"]
+    assert said == {K + "queue-name": "q", K + "priority-class": "c"}
+    assert "labels" not in taken(batch.JOB, find, namespace="other")["metadata"], "a queue of another namespace"
+
+
+def test_a_pod_in_a_queue_is_held_back():
+    made = taken(core.POD, labels={K + "queue-name": "q"}, spec={"schedulingGates": [{"name": "mine"}]})
+    assert [gate["name"] for gate in made["spec"]["schedulingGates"]] == ["mine", K + "admission", K + "topology"]
+    assert made["metadata"]["labels"][K + "managed"] == "true"
+    assert made["metadata"]["finalizers"] == [K + "managed"]
+    assert made["metadata"]["annotations"][K + "role-hash"]
+
+
+def test_a_pod_in_none_is_not():
+    assert taken(core.POD)["spec"] == {}
+    assert taken(core.POD, spec={"nodeName": "n"}, labels={K + "queue-name": "q"})["spec"] == {"nodeName": "n"}
+
+
+def test_a_pod_that_asks_for_nonsense_is_told():
+    annotations = {K + "podset-required-topology": "a", K + "podset-preferred-topology": "b"}
+    with pytest.raises(errors.Invalid, match="only one of them"):
+        taken(core.POD, labels={K + "queue-name": "q"}, annotations=annotations)
+
+
+# Labels
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "was", "now", "is_allowed"),
+    [
+        ({K + "queue-name": "a"}, {K + "queue-name": "b"}, True, True, True),
+        ({K + "queue-name": "a"}, {K + "queue-name": "b"}, False, False, False),
+        ({K + "queue-name": "a"}, {K + "queue-name": "b"}, False, True, True),
+        ({K + "priority-class": "a"}, {}, True, True, False),
+        ({K + "priority-class": "a"}, {K + "priority-class": "b"}, False, False, True),
+        ({}, {K + "priority-class": "b"}, False, False, False),
+        ({}, {K + "max-exec-time-seconds": "5"}, True, True, True),
+        ({}, {K + "max-exec-time-seconds": "5"}, False, True, False),
+    ],
+)
+def test_labels_change_only_while_they_can_still_mean_something(old, new, was, now, is_allowed):
+    found = list(
+        validate_label_update(ObjectMeta(labels=old), ObjectMeta(labels=new), was_suspended=was, is_suspended=now)
+    )
+    assert (not found) is is_allowed
+
+
+def test_a_job_is_elastic_from_the_start():
+    elastic = ObjectMeta(annotations={K + "elastic-job": "true"})
+    assert list(validate_label_update(ObjectMeta(), elastic, was_suspended=True, is_suspended=True))
+
+
+@pytest.mark.parametrize(("label", "value"), [("queue-name", "No Queue"), ("max-exec-time-seconds", "0")])
+def test_labels_that_cannot_be_read_are_named(label, value):
+    (problem,) = validate_labels(ObjectMeta(labels={K + label: value}))
+    assert label in problem.path
