@@ -6,8 +6,9 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from muster.agent.devices import Machine
 from muster.agent.node import Agent, NodeConfig
@@ -42,11 +43,31 @@ class Platform:
     store: EmbeddedStore
     clock: VirtualClock
     machine: PretendMachine
-    agents: Mapping[str, asyncio.Task[None]]
+    group: asyncio.TaskGroup
+    settings: Settings
+    agents: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    quota: list[asyncio.Task[None]] = field(default_factory=list)
 
     def crash(self, node: str) -> None:
         """Its agent is gone, with all that it ran."""
         self.agents[node].cancel()
+
+    def start_quota(self) -> None:
+        store, clock, settings = self.store, self.clock, self.settings
+        parts: list[_Runs] = [
+            QuotaController(store, clock, settings),
+            JobsController(store, clock, settings=settings),
+            PodsController(store, clock, settings),
+            UngatingController(store, clock),
+            FailuresController(store, clock, settings),
+            LifecycleController(store, clock, settings),
+            DefaultQueueController(store, clock),
+        ]
+        self.quota = [self.group.create_task(_run(part)) for part in parts]
+
+    def stop_quota(self) -> None:
+        for task in self.quota:
+            task.cancel()
 
     async def make(self, *documents: Document) -> None:
         for document in documents:
@@ -163,7 +184,6 @@ async def a_platform(
 ) -> AsyncIterator[Platform]:
     """`nodes`: names, and labels of each."""
     machine = PretendMachine(clock)
-    chosen = settings or Settings()
     async with EmbeddedStore.in_memory(clock=clock, entropy=random.Random(1), take_in=take_in) as store:
         agents = {
             name: Agent(
@@ -178,25 +198,21 @@ async def a_platform(
             for number, (name, labels) in enumerate((nodes or {"n": {}}).items())
         }
         scheduler = SchedulingController(store, clock, default_engine, uses_threads=False)
-        parts = (
-            BatchJobController(store, clock),
-            GarbageCollector(store, clock),
-            NodeController(store, clock),
-            QuotaController(store, clock, chosen),
-            JobsController(store, clock, settings=chosen),
-            PodsController(store, clock, chosen),
-            UngatingController(store, clock),
-            FailuresController(store, clock, chosen),
-            LifecycleController(store, clock, chosen),
-            DefaultQueueController(store, clock),
-        )
+        parts = (BatchJobController(store, clock), GarbageCollector(store, clock), NodeController(store, clock))
         async with running(scheduler.run, *(part.run for part in parts)), asyncio.TaskGroup() as group:
-            tasks = {name: group.create_task(_until_cancelled(agent)) for name, agent in agents.items()}
+            platform = Platform(store, clock, machine, group, settings or Settings())
+            platform.agents = {name: group.create_task(_run(agent)) for name, agent in agents.items()}
+            platform.start_quota()
             await clock.sleep(1)
-            yield Platform(store, clock, machine, tasks)
-            for task in tasks.values():
+            yield platform
+            platform.stop_quota()
+            for task in platform.agents.values():
                 task.cancel()
 
 
-async def _until_cancelled(agent: Agent) -> None:
-    await agent.run()
+class _Runs(Protocol):
+    async def run(self) -> None: ...
+
+
+async def _run(part: _Runs) -> None:
+    await part.run()

@@ -6,6 +6,7 @@ import pytest
 from tests.simulation.quota_platform import a_class, a_flavor, a_platform, a_queue
 
 from muster.api import batch, errors, kueue
+from muster.quota.settings import PodsReady, Settings
 from muster.runtime.clock import VirtualClock
 from muster.testing.virtual import on_virtual_time
 
@@ -273,3 +274,70 @@ async def test_a_namespace_with_a_default_queue_needs_no_labels(clock: VirtualCl
         assert workload.spec.queue_name == "default"
         assert workload.status.admission is not None
         assert workload.status.admission.cluster_queue == "team"
+
+
+@on_virtual_time
+async def test_nothing_that_runs_is_stopped_when_quota_restarts(clock: VirtualClock, tmp_path: Path) -> None:
+    async with a_platform(clock, tmp_path) as platform:
+        await platform.make(a_flavor(), *a_queue("team", 1))
+        await platform.submit("queued", "sleep", "30", queue="team")
+        await platform.submit("free", "sleep", "30")
+        await platform.submit("waits", "sleep", "5", queue="team")
+        await clock.sleep(3)
+        before = {pod.metadata.uid for pod in await platform.pods()}
+        platform.stop_quota()
+        await clock.sleep(3)
+        platform.start_quota()
+        await clock.sleep(10)
+        assert {pod.metadata.uid for pod in await platform.pods()} == before
+        await clock.sleep(30)
+        assert all(["Finished" in await platform.true(job) for job in ("queued", "free", "waits")])
+
+
+@on_virtual_time
+async def test_a_job_whose_pods_do_not_get_ready_in_time_makes_room(clock: VirtualClock, tmp_path: Path) -> None:
+    settings = Settings(pods_ready=PodsReady(timeout=20, backoff_base=30))
+    async with a_platform(clock, tmp_path, settings=settings, cpus=8) as platform:
+        await platform.make(a_flavor(), *a_queue("team", 100))
+        await platform.submit("big", "sleep", "5", queue="team", cpu=100)  # quota has that much, no node has
+        await clock.sleep(10)
+        assert (await platform.job("big")).spec.suspend is False
+        await clock.sleep(15)
+        assert (await platform.true("big"))["Evicted"] == "PodsReadyTimeout"
+        assert (await platform.job("big")).spec.suspend is True
+        assert (await platform.workload("big")).status.admission is None
+        await clock.sleep(30)
+        assert (await platform.job("big")).spec.suspend is False, "after a rest it is tried again"
+        await platform.submit("small", "sleep", "5", queue="team", cpu=0)
+        await clock.sleep(2)
+        assert (await platform.true("small"))["PodsReady"] == "Started"
+
+
+@on_virtual_time
+async def test_a_job_may_run_only_so_long_and_no_longer(clock: VirtualClock, tmp_path: Path) -> None:
+    async with a_platform(clock, tmp_path) as platform:
+        await platform.make(a_flavor(), *a_queue("team", 1))
+        limit = {"labels": {"kueue.x-k8s.io/max-exec-time-seconds": "5"}}
+        await platform.submit("long", "sleep", "30", queue="team", metadata=limit)
+        await clock.sleep(10)
+        assert (await platform.true("long"))["Evicted"] == "DeactivatedDueToMaximumExecutionTimeExceeded"
+        assert (await platform.job("long")).spec.suspend is True
+        workload = await platform.workload("long")
+        await platform.patch(kueue.WORKLOAD, workload.metadata.name, {"spec": {"active": True}})
+        await clock.sleep(2)
+        assert await platform.phases("long") == {"Running": 1}, "reactivated, it has all its time again"
+
+
+@on_virtual_time
+async def test_a_drained_queue_stops_its_jobs_and_an_open_one_starts_them(clock: VirtualClock, tmp_path: Path) -> None:
+    async with a_platform(clock, tmp_path) as platform:
+        await platform.make(a_flavor(), *a_queue("team", 1))
+        await platform.submit("job", "sleep", "20", queue="team")
+        await clock.sleep(2)
+        await platform.patch(kueue.CLUSTER_QUEUE, "team", {"spec": {"stopPolicy": "HoldAndDrain"}})
+        await clock.sleep(3)
+        assert (await platform.true("job"))["Evicted"] == "ClusterQueueStopped"
+        assert not await platform.pods("job")
+        await platform.patch(kueue.CLUSTER_QUEUE, "team", {"spec": {"stopPolicy": "None"}})
+        await clock.sleep(3)
+        assert await platform.phases("job") == {"Running": 1}
