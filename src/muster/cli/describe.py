@@ -7,13 +7,13 @@ import click
 
 from muster.api import raw
 from muster.api.raw import JSON, Document
-from muster.cli import durations, rendering, targets
+from muster.cli import durations, queues, rendering, targets
 from muster.cli.connecting import connect, namespace_option
 from muster.cli.rendering import Table
 from muster.cli.session import Session
 from muster.sdk import gangs, reading, resources
 from muster.sdk.client import Client
-from muster.sdk.resources import PODS, Selection
+from muster.sdk.resources import CLUSTER_QUEUES, PODS, WORKLOADS, Selection
 
 _NOISE = ("managedFields", "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink")
 
@@ -75,6 +75,8 @@ def _head(document: Document, metadata: Document, now: float) -> Iterator[str]:
     yield f"Created:      {created} ({durations.age(created, now)} ago)"
     if document.get("kind") == PODS.kind and document.get("apiVersion") == PODS.api_version:
         yield from _pod_head(document)
+    elif str(document.get("apiVersion", "")).startswith(f"{WORKLOADS.group}/"):
+        yield from _quota_head(document)
     if metadata.get("deletionTimestamp"):
         yield f"Terminating:  since {metadata['deletionTimestamp']}"
     for reference in metadata.get("ownerReferences") or ():
@@ -91,6 +93,20 @@ def _pod_head(document: Document) -> Iterator[str]:
         yield f"Exit code:    {member.exit_code}"
     if member.reason:
         yield f"Why:          {member.reason}"
+
+
+def _quota_head(document: Document) -> Iterator[str]:
+    """Of a workload, why it waits; of a queue, how full it is."""
+    if document.get("kind") == WORKLOADS.kind:
+        found = {reading.text(entry, "type"): entry for entry in reading.objects(document, "status", "conditions")}
+        is_true = {name for name, entry in found.items() if entry.get("status") == "True"}
+        if "Waiting" in is_true and not is_true & {"QuotaReserved", "Finished"}:
+            yield f"Why:          {reading.text(found['Waiting'], 'message')}"
+    elif document.get("kind") == CLUSTER_QUEUES.kind:
+        queue = queues.read(document)
+        yield f"State:        {queue.state}, {queue.pending} waiting, {queue.admitted} admitted"
+        for line in queue.lines:
+            yield f"Used:         {line.shown(10)} {line.resource} of {line.flavor}"
 
 
 def _block(value: JSON) -> list[str]:

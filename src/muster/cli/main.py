@@ -23,8 +23,10 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "run": "Run a command as a job, follow it, exit with its code.",
         "ps": "List jobs: state, ranks, nodes, and why they wait.",
         "logs": "Print the logs of a pod or of a whole job.",
+        "why": "Tell why a job, pod or workload waits.",
         "stop": "Stop a job and remove it.",
         "nodes": "Show nodes and how full they are.",
+        "queues": "Show queues: who waits, and how much of their quota is used.",
     },
     "Work with objects": {
         "apply": "Create or change objects from files.",

@@ -230,6 +230,12 @@ class Client:
             raise _error(reply)
         return reply.body
 
+    def explain(self, workload: str, namespace: str | None = None) -> Document:
+        """Why a Workload waits: what is missing where, who holds it, what was tried, how many are ahead. Raises
+        NotFound."""
+        inside = resources.WORKLOADS.path(namespace or self.namespace, workload, "explanation")
+        return self._read(Request("GET", inside.replace(resources.WORKLOADS.api_version, "muster.dev/v1", 1)))
+
     def open_log(self, pod: str, namespace: str | None = None, options: LogOptions | None = None) -> Stream:
         """The log as a stream that another thread can close."""
         path = resources.PODS.path(namespace or self.namespace, pod, "log")

@@ -52,6 +52,10 @@ def _segment(text: str) -> str:
 PODS = Resource("", "v1", "pods", "Pod", short_names=("po",))
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False, short_names=("no",))
 EVENTS = Resource("", "v1", "events", "Event", short_names=("ev",))
+CLUSTER_QUEUES = Resource(
+    "kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False, short_names=("cq",)
+)
+WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload", short_names=("wl",))
 POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", short_names=("pg",))
 
 
