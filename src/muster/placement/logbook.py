@@ -88,7 +88,7 @@ class Logbook:
                         "number": engine.scheduler.number,
                         "slots": list(cluster.names),
                         "free": list(cluster.free_slots),
-                        "objects": [(kind, found.raw) for (kind, _), found in self._objects.items()],
+                        "objects": list(self._objects.values()),  # as they are: all else would stop the loop
                         "assumed": {uid: cluster.node_of(uid) for uid in engine.assumed},
                     }
                 }
@@ -213,7 +213,7 @@ def _attempt(attempt: Queued) -> Document:
 def _readable(line: Line) -> Line:
     """Objects as documents instead of bytes: decoded only when the log is written out."""
     if "began" in line:
-        objects = [(kind, raw.decode(encoded)) for kind, encoded in line["began"]["objects"]]
+        objects = [(found.kind.resource, raw.decode(found.raw)) for found in line["began"]["objects"]]
         return {"began": {**line["began"], "objects": objects}}
     if "took" in line:
         took: Mapping[str, raw.JSON] = line["took"]

@@ -1,6 +1,6 @@
 """Makes room: victims are told why and deleted, and those they leave for wait until they are gone."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -135,8 +135,11 @@ class Evictions:
             if found is not None and found.uid == pod.uid and found.read(core.Pod).status.nominated_node_name:
                 self._writes.append(_nominate(pod, None))
 
-    def take_writes(self, but: Container[str]) -> list[Write]:
+    def take_writes(self, but: Collection[str]) -> list[Write]:
         """`but`: pods that are left alone for now, by uid. Deleted before they are bound, they would be lost."""
+        if not but:
+            taken, self._writes = self._writes, []
+            return taken
         taken = [write for write in self._writes if _uid_of(write) not in but]
         self._writes = [write for write in self._writes if _uid_of(write) in but]
         return taken
@@ -145,7 +148,7 @@ class Evictions:
         """These were refused for now."""
         self._writes[:0] = writes
 
-    def has_writes(self, but: Container[str]) -> bool:
+    def has_writes(self, but: Collection[str]) -> bool:
         return any(_uid_of(write) not in but for write in self._writes)
 
     def _condition(self, preemptor: Binding) -> Document:
