@@ -4,6 +4,7 @@ Whoever is evicted already comes first: taking from it costs nothing. Kept with 
 victims look at queues in which nothing has changed since the last one, and take few of many.
 """
 
+from bisect import bisect_left, insort_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cmp_to_key
@@ -18,26 +19,44 @@ Rank: TypeAlias = tuple[int, float, str]
 Ranked: TypeAlias = tuple[Rank, WorkloadInfo]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ranking:
     """`is_by_rank` is not so where the past usage of local queues comes before rank."""
 
-    evicted: tuple[Ranked, ...] = ()
-    others: tuple[Ranked, ...] = ()
+    evicted: list[Ranked]
+    others: list[Ranked]
     is_by_rank: bool = True
     is_lasting: bool = True
-    """It does not depend on what time it is."""
+    """It does not depend on what time it is: it can be kept, and follow what changes."""
 
     @property
-    def all(self) -> tuple[Ranked, ...]:
+    def all(self) -> list[Ranked]:
         return self.evicted + self.others
 
+    def insert(self, info: WorkloadInfo) -> bool:
+        """False where that cannot be: its place depends on what time it is."""
+        if info.reserved_at is None:
+            return False
+        insort_right(self._part(info), (rank_of(info), info), key=_RANK)
+        return True
 
-EMPTY: Final = Ranking()
+    def remove(self, info: WorkloadInfo) -> None:
+        part = self._part(info)
+        index = bisect_left(part, rank_of(info), key=_RANK)
+        while part[index][1] is not info:
+            index += 1
+        del part[index]
+
+    def _part(self, info: WorkloadInfo) -> list[Ranked]:
+        return self.evicted if info.is_evicted else self.others
+
+
 _RANK: Final = itemgetter(0)
+_UNKNOWN: Final = Instant(0.0)
 
 
-def rank_of(info: WorkloadInfo, now: Instant) -> Rank:
+def rank_of(info: WorkloadInfo, now: Instant = _UNKNOWN) -> Rank:
+    """`now`: for one that does not say since when it holds quota."""
     reserved = info.reserved_at
     return info.priority, -(now if reserved is None else reserved), info.uid
 
@@ -53,8 +72,8 @@ def ranking(infos: Iterable[WorkloadInfo], now: Instant, *, by_usage: bool = Fal
         # time.
         ranked.sort(key=cmp_to_key(_compare_usage))
     return Ranking(
-        tuple(entry for entry in ranked if entry[1].is_evicted),
-        tuple(entry for entry in ranked if not entry[1].is_evicted),
+        [entry for entry in ranked if entry[1].is_evicted],
+        [entry for entry in ranked if not entry[1].is_evicted],
         not by_usage,
         not by_usage and all(info.reserved_at is not None for info in listed),
     )

@@ -50,12 +50,19 @@ class QueueState:
         return self.policy.name
 
     def put(self, info: WorkloadInfo) -> None:
+        known = self.workloads.get(info.key)
         self.workloads[info.key] = info
-        self._ranking = None
+        if self._ranking is not None:
+            if known is not None:
+                self._ranking.remove(known)
+            if not self._ranking.insert(info):
+                self._ranking = None
 
     def drop(self, key: str) -> WorkloadInfo:
-        self._ranking = None
-        return self.workloads.pop(key)
+        info = self.workloads.pop(key)
+        if self._ranking is not None:
+            self._ranking.remove(info)
+        return info
 
     def ranking(self, now: Instant, *, by_usage: bool = False) -> Ranking:
         """In which order its workloads lose their quota, where one has to."""
@@ -103,7 +110,7 @@ class QuotaState:
         known = self.queues.pop(name, None)
         if known is not None:
             for info in known.workloads.values():
-                self._occupy(info.usage, -1)
+                self.vacate(info.usage)
             self._waiting[name] = known.workloads
             self.tree.remove_queue(name)
 
@@ -213,7 +220,7 @@ class QuotaState:
     def _count(self, queue: QueueState, info: WorkloadInfo) -> None:
         queue.put(info)
         queue.node.add_all(info.usage.quota)
-        self._occupy(info.usage, 1)
+        self.occupy(info.usage)
 
     def remove(self, key: str) -> WorkloadInfo | None:
         name = self.holders.pop(key, None)
@@ -224,7 +231,7 @@ class QuotaState:
             return self._waiting[name].pop(key)
         info = queue.drop(key)
         queue.node.remove_all(info.usage.quota)
-        self._occupy(info.usage, -1)
+        self.vacate(info.usage)
         return info
 
     def holder(self, key: str) -> WorkloadInfo | None:
@@ -239,20 +246,24 @@ class QuotaState:
 
     def add_usage(self, queue: QueueState, usage: Usage) -> None:
         queue.node.add_all(usage.quota)
-        self._occupy(usage, 1)
+        self.occupy(usage)
 
     def remove_usage(self, queue: QueueState, usage: Usage) -> None:
         queue.node.remove_all(usage.quota)
-        self._occupy(usage, -1)
+        self.vacate(usage)
 
-    def _occupy(self, usage: Usage, sign: int) -> None:
+    def occupy(self, usage: Usage) -> None:
+        """Places in topologies only."""
         for name, taken in usage.topology.items():
             flavor = self.topologies.flavor(name)
             if flavor is not None:
-                if sign > 0:
-                    flavor.add_usage(taken)
-                else:
-                    flavor.remove_usage(taken)
+                flavor.add_usage(taken)
+
+    def vacate(self, usage: Usage) -> None:
+        for name, taken in usage.topology.items():
+            flavor = self.topologies.flavor(name)
+            if flavor is not None:
+                flavor.remove_usage(taken)
 
     def fits(self, queue: QueueState, usage: Usage) -> bool:
         return self.fits_quota(queue, usage.quota) and self.fits_topology(usage)

@@ -7,6 +7,7 @@ from math import inf
 
 from muster.quota.amounts import FlavorResource
 from muster.quota.queues import Victims
+from muster.quota.ranking import Ranked
 from muster.quota.state import QueueState
 from muster.quota.topology import PlacementRequest
 from muster.quota.workloads import WorkloadInfo
@@ -61,6 +62,18 @@ class Picker:
         if info.priority > self.most or self._needing.isdisjoint(info.usage.quota):
             return False
         return not self._is_newer_too or info.priority < self._priority or self._since < info.queued_since
+
+    def first(self, ranked: Sequence[Ranked], start: int, is_by_rank: bool) -> int:
+        """The index of the first that is picked, from `start` on; -1: nobody."""
+        most = self.most
+        for index in range(start, len(ranked)):
+            info = ranked[index][1]
+            if info.priority > most:
+                if is_by_rank:
+                    return -1
+            elif self.picks(info):
+                return index
+        return -1
 
 
 def _most(policy: Victims, priority: int) -> float:

@@ -1,11 +1,12 @@
 """Room for a workload, while others are taken out in thought, one by one, until it fits."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal, Self
 
 from muster.quota.amounts import FlavorResource
+from muster.quota.preempting.books import Books, TreeBooks
 from muster.quota.preempting.policies import Target, Wanted
 from muster.quota.state import QueueState, QuotaState
 from muster.quota.topology import TopologyAssignment
@@ -20,12 +21,12 @@ class Room:
     For places see `_Places`.
     """
 
-    def __init__(self, state: QuotaState, wanted: Wanted, *, may_borrow: bool, is_partial: bool = False) -> None:
-        """`is_partial`: of what nobody asks for nothing is taken out, so nothing may be concluded from it."""
+    def __init__(self, state: QuotaState, wanted: Wanted, *, may_borrow: bool, books: Books | None = None) -> None:
+        """`books`: in which it is tried out; by default in the tree itself."""
         self._state = state
         self._wanted = wanted
-        self._whats = tuple(wanted.needing.union(wanted.amounts)) if is_partial else None
         self._node = wanted.queue.node
+        self._books = books or TreeBooks(self._node)
         self._may_borrow = may_borrow
         self._taken: dict[str, tuple[QueueState, WorkloadInfo]] = {}
         # A slice may ask for less of something than the one that it replaces: less cannot be added and removed again.
@@ -43,22 +44,11 @@ class Room:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._books.close((queue.node, info) for queue, info in self._taken.values())
         if self._wanted.places:
-            for queue, info in self._taken.values():
-                self._state.add_usage(queue, info.usage)
-        else:
-            self._return_all()
+            for _, info in self._taken.values():
+                self._state.occupy(info.usage)
         self._taken.clear()
-
-    def _return_all(self) -> None:
-        """Queue by queue: what a tree has used in the end does not depend on the order."""
-        totals: dict[str, dict[FlavorResource, int]] = {}
-        for queue, info in self._taken.values():
-            total = totals.setdefault(queue.name, {})
-            for what, amount in self._amounts(info).items():
-                total[what] = total.get(what, 0) + amount
-        for name, total in totals.items():
-            self._state.queues[name].node.add_all(total)
 
     @contextmanager
     def holding_wanted(self) -> Iterator[None]:
@@ -74,30 +64,23 @@ class Room:
     # Moves
 
     def take(self, queue: QueueState, info: WorkloadInfo) -> None:
+        quota = info.usage.quota
+        self._books.remove(queue.node, quota)
         if self._wanted.places:
-            self._state.remove_usage(queue, info.usage)
+            self._state.vacate(info.usage)
             self._places.after_leaving(info)
-        else:
-            queue.node.remove_all(self._amounts(info))
         self._taken[info.key] = (queue, info)
-        lacking, quota = self._lacking, info.usage.quota
+        lacking = self._lacking
         for what in lacking:
             lacking[what] -= quota.get(what, 0)
 
     def _give_back(self, queue: QueueState, info: WorkloadInfo) -> None:
         del self._taken[info.key]
+        self._books.add(queue.node, info.usage.quota)
         if self._wanted.places:
-            self._state.add_usage(queue, info.usage)
+            self._state.occupy(info.usage)
             self._places.after_return(info)
-        else:
-            queue.node.add_all(self._amounts(info))
         self._lacking = {}
-
-    def _amounts(self, info: WorkloadInfo) -> Mapping[FlavorResource, int]:
-        quota = info.usage.quota
-        if self._whats is None:
-            return quota
-        return {what: quota[what] for what in self._whats if what in quota}
 
     # Quota
 
@@ -130,11 +113,11 @@ class Room:
     def _lacks(self) -> dict[FlavorResource, int]:
         found = {}
         for what, amount in self._wanted.amounts.items():
-            available = self._node.available(what)
+            available = self._books.available(what)
             # Who asks for nothing fits, however much others use beyond their quota.
             lack = amount - available if amount > max(0, available) else 0
             if not self._may_borrow:
-                lack = max(lack, self._node.used(what) + amount - self._node.nominal(what))
+                lack = max(lack, self._books.used(what) + amount - self._node.nominal(what))
             if lack > 0:
                 found[what] = lack
         return found
