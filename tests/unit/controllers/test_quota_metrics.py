@@ -1,6 +1,7 @@
 """What is measured while workloads come, wait, start, are preempted and end."""
 
 import re
+from pathlib import Path
 
 from tests.unit.controllers.quota_worlds import World, a_local_queue, a_queue, a_workload, a_world
 
@@ -9,6 +10,7 @@ from muster.quota.settings import FairSharing, Settings
 from muster.runtime.clock import VirtualClock
 from muster.testing.virtual import on_virtual_time
 
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 _SERIES = re.compile(r"kueue_(\w+)\{(.*)\} (\S+)")
 
 
@@ -112,3 +114,11 @@ async def test_a_queue_that_is_gone_leaves_no_series(clock: VirtualClock) -> Non
         await world.delete(kueue.CLUSTER_QUEUE, "cq")
         await clock.sleep(5)
         assert '"cq"' not in world.quota.metrics.text()
+
+
+@on_virtual_time
+async def test_the_page_names_what_there_is(clock: VirtualClock) -> None:
+    async with a_world(clock, Settings(fair_sharing=FairSharing())) as world:
+        served = dict(re.findall(r"# TYPE (\w+) (\w+)", world.quota.metrics.text()))
+        told = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE))
+        assert told == served
