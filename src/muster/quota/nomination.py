@@ -151,6 +151,7 @@ class Proposer:
     def _attempt(self, entry: Entry, counts: Sequence[int] | None, pins: Pins | None) -> Offer:
         queue = entry.queue
         assert queue is not None
+        self._preemptor.begin()
         assignment = self._assigner.assign(
             entry.info, queue, counts=counts, replaced=entry.replaced, pinned=pins, cycle=self._cycle
         )

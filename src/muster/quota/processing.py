@@ -4,44 +4,26 @@ What an entry takes is counted in the state at once, so that the next one sees i
 when the cycle is over.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from muster.quota import assuming, status, variants
-from muster.quota.amounts import FlavorResource
 from muster.quota.assignments import Mode
+from muster.quota.claims import Claims
 from muster.quota.decisions import Admission, CycleResult, Eviction, Moment, Replacement
 from muster.quota.entries import NO_LONGER_FITS, OVERLAPS, Entry, Standing, to_reserve
 from muster.quota.gates import Gate, Gates
 from muster.quota.nomination import Proposer
-from muster.quota.preempting import Target, messages
+from muster.quota.preempting import messages
 from muster.quota.queueing import RequeueReason
 from muster.quota.queues import Victims
 from muster.quota.state import QueueState, QuotaState
 from muster.quota.status import Evicted, Pending
-from muster.quota.topology import DomainUsage
-from muster.quota.workloads import PODS_READY, Usage, WorkloadInfo
+from muster.quota.workloads import PODS_READY, Usage
 
 WAITING_FOR_PODS: Final = "waiting for all admitted workloads to be in PodsReady condition"
 NEW_TARGETS: Final = "new_targets"
 DEFERRED_FIT: Final = "deferred_fit"
 SKIPPED: Final = "skipped"
-
-
-class _Claim:
-    """What the victims of one queue hold together."""
-
-    def __init__(self, queue: QueueState) -> None:
-        self.queue = queue
-        self._quota: dict[FlavorResource, int] = {}
-        self._topology: dict[str, tuple[DomainUsage, ...]] = {}
-        self.usage = Usage(self._quota, self._topology)
-
-    def add(self, usage: Usage) -> None:
-        for what, value in usage.quota.items():
-            self._quota[what] = self._quota.get(what, 0) + value
-        for flavor, taken in usage.topology.items():
-            self._topology[flavor] = (*self._topology.get(flavor, ()), *taken)
 
 
 class Processor:
@@ -50,10 +32,7 @@ class Processor:
         self._proposer = proposer
         self._moment = moment
         self._result = result
-        self._victims: dict[str, WorkloadInfo] = {}
-        """Claimed so far in this cycle, by key."""
-        self._claims: dict[str, _Claim] = {}
-        """What they hold, by queue: there may be hundreds of them, in few queues."""
+        self._claims = Claims(state)
         self._counted: list[tuple[QueueState, Usage]] = []
         self._are_pods_ready: bool | None = None
 
@@ -62,12 +41,19 @@ class Processor:
         return self._moment.settings.gates
 
     def finish(self) -> None:
-        """Takes back what was counted for workloads that were not admitted."""
+        """Takes back what was counted for workloads that were not admitted, and what was tried out."""
+        self._claims.put_back()
+        self._claims.show()
         for queue, usage in reversed(self._counted):
             self._state.remove_usage(queue, usage)
         self._counted.clear()
 
     def process(self, entry: Entry) -> None:
+        self._decide(entry)
+        if self._moment.settings.fair_sharing is not None:
+            self._claims.put_back()  # who is next, shares decide that say who uses what now
+
+    def _decide(self, entry: Entry) -> None:
         queue = entry.queue
         assert queue is not None
         fits = self._settle_offer(entry)
@@ -104,21 +90,20 @@ class Processor:
             return self._fits(entry) == (True, True)
         fits_quota, fits_topology = self._fits(entry)
         if fits_quota and not fits_topology and Gate.TAS_RECOMPUTE_ASSIGNMENT_WITHIN_SCHEDULING_CYCLE in self._gates:
+            self._claims.put_back()
+            self._claims.show()
             self._proposer.renominate(entry)
             return self._fits(entry) == (True, True)
         return fits_quota and fits_topology
 
     def _overlaps(self, entry: Entry) -> bool:
-        return bool(self._victims) and any(target.info.key in self._victims for target in entry.targets)
+        return self._claims.overlap(entry.targets)
 
     def _choose_other_targets(self, entry: Entry) -> None:
         """As if those were gone already whom others preempt."""
-        gone = [info for key in self._victims if (info := self._state.remove(key)) is not None]
-        try:
-            self._proposer.renominate(entry)
-        finally:
-            for info in gone:
-                self._state.add(info)
+        self._claims.take_out()
+        self._claims.hide()
+        self._proposer.renominate(entry)
         if entry.mode is Mode.FIT:
             entry.mode = Mode.DEFERRED_FIT
             outcome = DEFERRED_FIT
@@ -130,33 +115,17 @@ class Processor:
     def _fits(self, entry: Entry) -> tuple[bool, bool]:
         """Its quota and its topology, with all gone who have to go for it and for those before it."""
         assert entry.queue is not None
-        gone = self._gone(entry) if self._victims or entry.targets else ()
-        for queue, usage in gone:
-            self._state.remove_usage(queue, usage)
+        self._claims.take_out()
+        mine = self._claims.unclaimed(entry.targets)
+        for target in mine:
+            self._state.remove_usage(target.queue, target.info.usage)
         fits = (
             self._state.fits_quota(entry.queue, entry.usage.quota),
             self._state.fits_topology(entry.usage),
         )
-        for queue, usage in gone:
-            self._state.add_usage(queue, usage)
+        for target in mine:
+            self._state.add_usage(target.queue, target.info.usage)
         return fits
-
-    def _gone(self, entry: Entry) -> list[tuple[QueueState, Usage]]:
-        """Where only quota counts, those of other trees make no difference."""
-        assert entry.queue is not None
-        root = None if entry.usage.topology else entry.queue.node.root()
-        claims = [(claim.queue, claim.usage) for claim in self._claims.values()]
-        mine = [(target.queue, target.info.usage) for target in entry.targets if target.info.key not in self._victims]
-        return [(queue, usage) for queue, usage in (*claims, *mine) if root is None or queue.node.root() is root]
-
-    def _claim(self, targets: Iterable[Target]) -> None:
-        for target in targets:
-            if target.info.key not in self._victims:
-                self._victims[target.info.key] = target.info
-                name = target.queue.name
-                if name not in self._claims:
-                    self._claims[name] = _Claim(target.queue)
-                self._claims[name].add(target.info.usage)
 
     # What becomes of it
 
@@ -166,6 +135,7 @@ class Processor:
         entry.wait(Pending.WAITING_FOR_QUOTA, RequeueReason.PREEMPTION_NO_CANDIDATES)
         reserves_anyway = entry.is_preemptor and Gate.PRIORITIZE_PREEMPTOR_WORKLOADS in self._gates
         if queue.policy.reclaim_within_cohort is not Victims.ANY or reserves_anyway:
+            self._claims.put_back()
             self._count(queue, Usage(to_reserve(entry, queue), entry.usage.topology))
 
     def _is_gated(self, entry: Entry) -> bool:
@@ -191,7 +161,7 @@ class Processor:
         return True
 
     def _grant(self, entry: Entry, queue: QueueState) -> None:
-        self._claim(entry.targets)
+        self._claims.add(entry.targets)
         if entry.mode is Mode.PREEMPT:
             self._count(queue, entry.usage)
             self._preempt(entry, queue)

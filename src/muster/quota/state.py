@@ -44,34 +44,55 @@ class QueueState:
     """Grows when there may be more room than before: a workload left, or quotas changed."""
     is_terminating: bool = False
     _ranking: Ranking | None = None
+    _hidden: dict[str, None] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.policy.name
 
     def put(self, info: WorkloadInfo) -> None:
-        known = self.workloads.get(info.key)
+        if info.key in self.workloads:
+            self._unrank(info.key)
         self.workloads[info.key] = info
-        if self._ranking is not None:
-            if known is not None:
-                self._ranking.remove(known)
-            if not self._ranking.insert(info):
-                self._ranking = None
+        self._rank(info)
 
     def drop(self, key: str) -> WorkloadInfo:
-        info = self.workloads.pop(key)
-        if self._ranking is not None:
-            self._ranking.remove(info)
-        return info
+        self._unrank(key)
+        self._hidden.pop(key, None)
+        return self.workloads.pop(key)
 
     def ranking(self, now: Instant, *, by_usage: bool = False) -> Ranking:
         """In which order its workloads lose their quota, where one has to."""
         if self._ranking is not None and not by_usage:
             return self._ranking
-        found = ranking(self.workloads.values(), now, by_usage=by_usage)
+        hidden = self._hidden
+        found = ranking((info for key, info in self.workloads.items() if key not in hidden), now, by_usage=by_usage)
         if found.is_lasting:
             self._ranking = found
         return found
+
+    def _rank(self, info: WorkloadInfo) -> None:
+        if self._ranking is not None and info.key not in self._hidden and not self._ranking.insert(info):
+            self._ranking = None
+
+    def _unrank(self, key: str) -> None:
+        if self._ranking is not None and key not in self._hidden:
+            self._ranking.remove(self.workloads[key])
+
+    def hide(self, key: str) -> None:
+        """It holds its quota, and nobody is to look for it there: it is ranked no more, until all are shown again."""
+        if key in self.workloads:
+            self._unrank(key)
+            self._hidden[key] = None
+
+    def is_hidden(self, key: str) -> bool:
+        return key in self._hidden
+
+    def show_all(self) -> None:
+        hidden = self._hidden
+        self._hidden = {}
+        for key in hidden:
+            self._rank(self.workloads[key])
 
 
 class QuotaState:

@@ -26,23 +26,37 @@ class Preemptor:
         self._now = now
         self._ledger = ledger
         self._active: dict[str, bool] = {}
+        self._tried: dict[tuple[WorkloadInfo, FlavorResource, int], list[Target]] = {}
+        """What came of trying out, in the state as it is."""
+
+    def begin(self) -> None:
+        """The state may have changed since it was asked last."""
+        self._tried.clear()
 
     def targets(self, info: WorkloadInfo, queue: QueueState, assignment: Assignment) -> list[Target]:
         """Who has to go for the workload to fit as assigned. Nobody: there is no way."""
         amounts = total_requests(assignment, info, self._replaced(info))
-        return self._find(Wanted(info, queue, assignment.needing_preemption(), amounts, assignment.places))
+        needing = assignment.needing_preemption()
+        if needing == amounts.keys() and len(needing) == 1 and not assignment.places:
+            known = self._tried.get((info, *next(iter(amounts.items()))))
+            if known is not None:
+                return known
+        return self._find(Wanted(info, queue, needing, amounts, assignment.places))
 
     def simulate(
         self, queue: QueueState, info: WorkloadInfo, what: FlavorResource, amount: int
     ) -> tuple[Possibility, int]:
         """What preemption could do for so much of one thing, whatever else the workload needs, and how high up the
         lender would be afterwards."""
-        targets = self._find(Wanted(info, queue, frozenset((what,)), {what: amount}))
-        with _without(targets, what):
-            height, _ = queue.node.borrow_height(what, amount)
+        targets = self._tried[info, what, amount] = self._find(Wanted(info, queue, frozenset((what,)), {what: amount}))
+        is_own = any(target.queue is queue for target in targets)
+        if not is_own and not queue.node.borrows(what, amount):
+            height = 0
+        else:
+            with _without(targets, what):
+                height, _ = queue.node.borrow_height(what, amount)
         if not targets:
             return Possibility.NO_CANDIDATES, height
-        is_own = any(target.queue is queue for target in targets)
         return Possibility.PREEMPT if is_own else Possibility.RECLAIM, height
 
     def _find(self, wanted: Wanted) -> list[Target]:
@@ -72,7 +86,8 @@ class Preemptor:
         key = info.replaced_key
         if key is None or Gate.ELASTIC_JOBS_VIA_WORKLOAD_SLICES not in self._state.settings.gates:
             return None
-        return self._state.holder(key)
+        found = self._state.holder(key)
+        return None if found is None or self._state.queues[found.queue].is_hidden(key) else found
 
 
 @contextmanager
