@@ -17,7 +17,7 @@ from muster.controllers.quota import carrying
 from muster.controllers.quota.surroundings import Surroundings
 from muster.quota.integrations import jobs, subjects
 from muster.quota.integrations.batch_job import BatchJobs
-from muster.quota.integrations.contract import Conflicting, JobIntegration
+from muster.quota.integrations.contract import Conflicting, JobIntegration, NamesPriorityClass
 from muster.quota.integrations.steps import NOTHING, Plan, Start, Step, Stop, World
 from muster.quota.settings import Settings
 from muster.quota.workloads import ADMITTED, EVICTED, FINISHED
@@ -65,6 +65,9 @@ class _Keeper:
     def __init__(self, store: Store, clock: Clock, integrations: Sequence[JobIntegration], settings: Settings) -> None:
         self._store = store
         self._integrations = {integration.kind: integration for integration in integrations}
+        self._classes = {
+            integration.kind: integration for integration in integrations if isinstance(integration, NamesPriorityClass)
+        }
         self._by_name = {(kind.api_version, kind.name): kind for kind in self._integrations}
         self._events = EventRecorder(store, clock, "muster-quota-jobs")
         self._reconciler = Reconciler("quota: jobs", self._reconcile, clock=clock, workers=_WORKERS, max_delay=10.0)
@@ -129,7 +132,7 @@ class _Keeper:
             return None
         if ref.key.namespace in _UNMANAGED_NAMESPACES:
             return None
-        subject = subjects.of_job(self._integrations[ref.kind], job.document())
+        subject = subjects.of_job(self._integrations[ref.kind], job.document(), self._classes.get(ref.kind))
         ancestor = self._ancestor(job)
         if ancestor is not None:
             decided = _follow(subject, self._owned(ancestor))

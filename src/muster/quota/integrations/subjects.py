@@ -85,7 +85,8 @@ class Subject:
         return self.annotations.get(names.PREBUILT) or self.labels.get(names.PREBUILT, "")
 
 
-def of_job(integration: JobIntegration, job: Document) -> Subject:
+def of_job(integration: JobIntegration, job: Document, classes: NamesPriorityClass | None = None) -> Subject:
+    """`classes`: the integration itself, where it can say which class its jobs are of."""
     metadata = child(job, "metadata")
     return Subject(
         kind=integration.kind,
@@ -102,7 +103,7 @@ def of_job(integration: JobIntegration, job: Document) -> Subject:
         outcome=integration.outcome(job),
         reclaimable=integration.reclaimable(job),
         generation=metadata.get("generation") or 0,
-        own_class=integration.priority_class(job) if isinstance(integration, NamesPriorityClass) else "",
+        own_class=classes.priority_class(job) if classes is not None else "",
         is_deleting=metadata.get("deletionTimestamp") is not None,
     )
 
