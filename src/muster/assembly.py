@@ -20,13 +20,19 @@ from muster.agent import cgroups, devices, endpoint
 from muster.agent.host_process import HostProcessRuntime
 from muster.agent.logs import LogOptions
 from muster.agent.node import Agent, NodeConfig
-from muster.api import managing, raw
+from muster.api import errors, managing, raw
 from muster.api.everything import REGISTRY
+from muster.api.kinds import Kind
+from muster.api.managing import Find, TakeIn
 from muster.api.objects import Object
+from muster.api.volcano import resource_groups, taking_in
 from muster.controllers.configured import SchedulerConfiguration, read_quota
 from muster.controllers.events import EventCleaner
 from muster.controllers.garbage import GarbageCollector
 from muster.controllers.jobs.batch import BatchJobController
+from muster.controllers.jobs.cron import CronJobController
+from muster.controllers.jobs.flow import JobFlowController
+from muster.controllers.jobs.queues import QueueController
 from muster.controllers.jobs.volcano import VolcanoJobController
 from muster.controllers.namespaces import NamespaceController
 from muster.controllers.nodes import NodeController
@@ -73,6 +79,8 @@ class ServeSettings:
     """A KubeSchedulerConfiguration."""
     quota_config: Path | None = None
     """Kueue's Configuration."""
+    admission_config: Path | None = None
+    """The configuration of Volcano's admission: resource groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +201,12 @@ async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
     """Store, controllers and server, up while the context lasts."""
     clock = SystemClock()
     make_engine, quota_settings = _make_engine(settings.scheduler_config), _quota_settings(settings.quota_config)
+    take_in = _take_in(settings.admission_config)
     _make_private(settings.data)
     admin_token, node_token = _token(settings.data / "token"), _token(settings.data / "node-token")
     async with contextlib.AsyncExitStack() as stack:
         store = await stack.enter_async_context(
-            EmbeddedStore.on_disk(settings.data / "store.db", clock=clock, take_in=managing.take_in)
+            EmbeddedStore.on_disk(settings.data / "store.db", clock=clock, take_in=take_in)
         )
         local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, node_token)))
         scheduler = SchedulingController(store, clock, make_engine)
@@ -245,6 +254,25 @@ def _quota_settings(path: Path | None) -> Settings:
     return configuration.settings
 
 
+def _take_in(path: Path | None) -> TakeIn:
+    """What is filled in for new objects, whoever makes them. Raises as `_make_engine` does."""
+    documents = raw.decode_yaml(_read(path)) if path is not None else []
+    groups = resource_groups.read(documents[0]) if documents else ()
+
+    def take_in(kind: Kind, document: raw.Document, find: Find) -> None:
+        taking_in.take_in(kind, document, find, groups)
+        managing.take_in(kind, document, find)
+
+    return take_in
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise errors.BadRequest(f"cannot read {path}: {error.strerror}") from error
+
+
 def _controllers(
     store: Store, clock: Clock, scheduler: SchedulingController, quota: QuotaController
 ) -> Mapping[str, Callable[[], Awaitable[None]]]:
@@ -254,6 +282,9 @@ def _controllers(
         "pod groups": PodGroupController(store, clock).run,
         "batch jobs": BatchJobController(store, clock).run,
         "volcano jobs": VolcanoJobController(store, clock).run,
+        "volcano queues": QueueController(store, clock).run,
+        "cron jobs": CronJobController(store, clock).run,
+        "job flows": JobFlowController(store, clock).run,
         "quota": quota.run,
         "workloads": LifecycleController(store, clock, settings).run,
         "queue statuses": StatusController(store, clock, quota).run,

@@ -20,6 +20,7 @@ class _Options:
     data: str | None
     scheduler_config: str | None
     quota_config: str | None
+    admission_config: str | None
     quiet: bool
     verbose: bool
 
@@ -30,6 +31,7 @@ class _Options:
 @starting.data_option
 @starting.scheduler_option
 @starting.quota_option
+@starting.admission_option
 @starting.quiet_option
 @starting.verbose_option
 @click.pass_obj
@@ -50,6 +52,7 @@ def command(session: Session, /, **options: raw.JSON) -> None:
         port=asked.port,
         scheduler_config=config.scheduler_configuration(asked.scheduler_config),
         quota_config=config.quota_configuration(asked.quota_config),
+        admission_config=config.admission_configuration(asked.admission_config),
     )
 
     def announce(started: Started) -> None:

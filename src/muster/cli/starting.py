@@ -39,6 +39,11 @@ quota_option = click.option(
     metavar="FILE",
     help="Kueue's Configuration: feature gates, fair sharing, resources. [key in the configuration file: quota]",
 )
+admission_option = click.option(
+    "--admission-config",
+    metavar="FILE",
+    help="Volcano's admission configuration: resource groups. [key in the configuration file: admission]",
+)
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only problems.")
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print what it does.")
 

@@ -1,20 +1,24 @@
 """Keeps the status of pod groups: their phase, the counts of their pods, and whether they could be scheduled.
 
-Phases and conditions are Volcano's, so that its clients read them; they follow from the pods alone.
+Phases and conditions are Volcano's, so that its clients read them; they follow from the pods alone. Pods that are to be
+scheduled as Volcano does but come without a group get one, together with the other pods of their owner.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from muster.api import conditions, core, timestamps, volcano
+from muster.api import conditions, core, errors, timestamps, volcano
+from muster.api.everything import REGISTRY
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
+from muster.api.volcano import grouping
 from muster.cluster.pods import GROUP_ANNOTATION
+from muster.jobs.grouping import make_group
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer, all_synced
 from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
-from muster.store.protocol import Event, Options, Patch, Revision, Selection, Store, write_one
+from muster.store.protocol import Change, Create, Event, Options, Patch, Refused, Revision, Selection, Store, write_one
 
 GATHER_SECONDS = 0.02
 """Pods of a gang change together: their changes are gathered for so long before the group is written."""
@@ -130,6 +134,7 @@ class _Keeper:
         self._pods.index_by("group", lambda pod: [str(key)] if (key := _group_of(pod)) else [])
         self._groups.on_event(self._group_changed)
         self._pods.on_event(self._pod_changed)
+        self._making = Reconciler("groups of pods", self._make, clock=clock, workers=2)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -138,16 +143,20 @@ class _Keeper:
             group.create_task(self._events.run(), name="podgroups-events")
             await all_synced([self._groups, self._pods])
             group.create_task(self._reconciler.run(), name="podgroups-reconciler")
+            group.create_task(self._making.run(), name="podgroups-making")
 
     def _group_changed(self, event: Event) -> None:
         assert event.object is not None
         self._reconciler.queue.add(event.object.key)
 
     def _pod_changed(self, event: Event) -> None:
-        assert event.object is not None
-        key = _group_of(event.object)
+        pod = event.object
+        assert pod is not None
+        key = _group_of(pod)
         if key is not None:
             self._reconciler.queue.add_after(key, GATHER_SECONDS)
+        if event.change is not Change.DELETED and _may_lack_group(pod, key):
+            self._making.queue.add(pod.key)
 
     async def _reconcile(self, key: Key) -> float | None:
         group = self._groups.get(key)
@@ -173,12 +182,52 @@ class _Keeper:
         self._tell(group, wanted)
         return None
 
+    async def _make(self, key: Key) -> float | None:
+        """The group that the pod is to be in, and the pod's mark that it is."""
+        pod = self._pods.get(key)
+        if pod is None or pod.is_terminating:
+            return None
+        view = pod.read(core.Pod)
+        name = grouping.group_name(pod.meta)
+        if self._groups.get(Key(key.namespace, name)) is None:
+            document = make_group(view, await self._owner_annotations(pod))
+            (result,) = await self._store.write([Create(volcano.POD_GROUP, document, _OPTIONS)])
+            if isinstance(result, Refused) and not isinstance(result.error, errors.AlreadyExists):
+                self._events.record(pod, "Warning", "FailedCreatePodGroup", result.error.message)
+                raise errors.Unavailable(result.error.message) from result.error
+        if grouping.needs_group(view):
+            body = {"metadata": {"uid": pod.uid, "annotations": {GROUP_ANNOTATION: name}}}
+            await write_one(self._store, Patch(core.POD, key, body, options=_OPTIONS))
+        return None
+
+    async def _owner_annotations(self, pod: Object) -> Mapping[str, str]:
+        """Of what controls the pod, where it is a kind that we know."""
+        owner = grouping.controller_of(pod.meta)
+        if owner is None:
+            return {}
+        try:
+            kind = REGISTRY.by_document(owner.api_version, owner.kind)
+            found = await self._store.get(kind, Key(pod.key.namespace if kind.namespaced else "", owner.name))
+        except errors.NotFound:
+            return {}
+        return (found.meta.annotations or {}) if found.uid == owner.uid else {}
+
     def _tell(self, group: Object, wanted: Document) -> None:
         before = {condition.message for condition in group.read(volcano.PodGroup).status.conditions}
         for condition in wanted.get("conditions", ()):
             is_refusal = condition["type"] == _UNSCHEDULABLE and condition["status"] == "True"
             if is_refusal and condition.get("message") not in before:
                 self._events.record(group, "Warning", _UNSCHEDULABLE, condition["message"])
+
+
+def _may_lack_group(pod: Object, group: Key | None) -> bool:
+    """Named or not: a group that is made for pods is made when the first of them is seen."""
+    if pod.is_terminating or (group is not None and group.name != grouping.group_name(pod.meta)):
+        return False
+    view = pod.read(core.Pod)
+    if view.status.phase in _FINISHED:
+        return False
+    return group is not None or grouping.needs_group(view)
 
 
 def _group_of(pod: Object) -> Key | None:

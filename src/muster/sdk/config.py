@@ -28,6 +28,7 @@ class Settings:
     namespace: str = ""
     scheduler: str = ""
     quota: str = ""
+    admission: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,11 @@ def scheduler_configuration(chosen: str | None = None, env: Environment = os.env
 def quota_configuration(chosen: str | None = None, env: Environment = os.environ) -> Path | None:
     """Kueue's Configuration for a platform that is started here; None where the defaults are meant."""
     return _file(chosen or read_settings(env).quota)
+
+
+def admission_configuration(chosen: str | None = None, env: Environment = os.environ) -> Path | None:
+    """Volcano's admission configuration for a platform that is started here; None without resource groups."""
+    return _file(chosen or read_settings(env).admission)
 
 
 def _file(found: str) -> Path | None:

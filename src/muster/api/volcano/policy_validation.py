@@ -23,7 +23,8 @@ ACTIONS = frozenset(
         "ResumeJob",
     }
 )
-INTERNAL_ACTIONS = frozenset({"SyncJob", "EnqueueJob", "SyncQueue", "OpenQueue", "CloseQueue"})
+QUEUE_ACTIONS = frozenset({"SyncQueue", "OpenQueue", "CloseQueue"})
+INTERNAL_ACTIONS = frozenset({"SyncJob", "EnqueueJob"}) | QUEUE_ACTIONS
 
 
 def validate_policies(path: str, policies: tuple[LifecyclePolicy, ...]) -> Iterator[FieldError]:
