@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster.api import core, kueue, timestamps
+from muster.api import conditions, core, kueue, timestamps
 from muster.api.meta import Instant, ObjectMeta
 from muster.quota.cycle import Cycle
 from muster.quota.decisions import Admission, CycleResult, Eviction, Replacement, Requeue
@@ -21,7 +21,7 @@ from muster.quota.queueing import PendingQueues, SecondPass
 from muster.quota.queueing.pending import Verdict
 from muster.quota.settings import Settings
 from muster.quota.state import QueueState, QuotaState
-from muster.quota.workloads import WorkloadInfo
+from muster.quota.workloads import FINISHED, WorkloadInfo
 
 DEFAULT_QUEUE: Final = "default"
 """The ClusterQueue of workloads that name no queue."""
@@ -70,8 +70,15 @@ class Engine:
     # Workloads
 
     def workload_changed(self, view: kueue.Workload, now: Instant) -> None:
-        info = self._read(view, now)
-        known = self.state.holder(info.key)
+        key = f"{view.metadata.namespace}/{view.metadata.name}"
+        if conditions.is_true(view.status.conditions, FINISHED):
+            self.workload_removed(key)
+            return
+        known = self.state.holder(key)
+        if known is not None and _differs_in_conditions_only(known.view, view):
+            info = known.changed(view, known.queue, known.pod_sets, self.settings)
+        else:
+            info = self._read(view, now)
         if info.key in self._assumed and not info.has_reservation:
             return  # not yet what we have written; should the write fail, it is read again
         if info.key in self._evicting and info.holds_quota and not info.is_evicted:
@@ -119,7 +126,10 @@ class Engine:
         self._assumed.pop(info.key, None)
         self._waits.pop(info.key, None)
         self.pending.delete(info.key)
-        self.state.add(info)
+        if known is not None and known.pod_sets is info.pod_sets:
+            self.state.queues[known.queue].put(info)
+        else:
+            self.state.add(info)
         if known is not None and known.usage.quota != info.usage.quota:
             self._make_room(info)
         if self.pending.ledger is not None and info.is_admitted and self.pending.ledger.is_charged_for(info.key):
@@ -435,3 +445,14 @@ def _open_account(ledger: Ledger, local_queue: str, status: kueue.LocalQueueStat
     known = sharing.admission_fair_sharing_status if sharing is not None else None
     if known is not None and known.last_update:
         ledger.seed(local_queue, known.consumed_resources or {}, timestamps.parse(known.last_update))
+
+
+def _differs_in_conditions_only(old: kueue.Workload, new: kueue.Workload) -> bool:
+    """It asks for, and was given, the same: most changes of a workload that holds quota are our own decisions."""
+    return (
+        new.metadata.generation is not None
+        and old.metadata.generation == new.metadata.generation
+        and old.metadata.annotations == new.metadata.annotations
+        and old.status.admission == new.status.admission
+        and old.status.reclaimable_pods == new.status.reclaimable_pods
+    )

@@ -99,41 +99,64 @@ class Explanation:
         }
 
 
+class Explainer:
+    """For one moment: what it has worked out for one workload serves the next."""
+
+    def __init__(self, engine: Engine, now: Instant) -> None:
+        self._engine = engine
+        self._state = engine.state
+        self._now = now
+        self._assigner = FlavorAssigner(engine.state, Preemptor(engine.state, now))
+        self._holders: dict[tuple[FlavorResource, str], tuple[Holder, ...]] = {}
+        self._nodes = {
+            node.path(): node for node in (*self._state.tree.cohorts.values(), *self._state.tree.queues.values())
+        }
+
+    def explain(self, info: WorkloadInfo, position: Position | None) -> Explanation:
+        queue = self._state.queues.get(info.queue)
+        at = None if position is None else position.in_queue
+        locally = None if position is None else position.in_local_queue
+        if queue is None:
+            missing = f"LocalQueue {info.local_queue} leads to no ClusterQueue"
+            problem = f"ClusterQueue {info.queue} does not exist" if info.queue else missing
+        else:
+            problem = _problem(self._state, queue, info)
+        if queue is None or problem:
+            return Explanation(info.key, info.queue, at, locally, problem=problem)
+        scan, info.scan = info.scan, None  # all flavors, and as if nobody had asked
+        assignment = self._assigner.assign(info, queue)
+        info.scan = scan
+        return Explanation(info.key, info.queue, at, locally, self._lacks(assignment), _tried(assignment))
+
+    def _lacks(self, assignment: Assignment) -> tuple[Lack, ...]:
+        found: dict[Lack, None] = {}
+        for attempt in _tried(assignment):
+            for short in attempt.shortfalls:
+                what = FlavorResource(attempt.flavor, short.resource)
+                holders = () if short.is_permanent else self._who_holds(what, short.level)
+                lack = Lack(
+                    attempt.flavor, short.resource, short.asked, short.limit, short.level, short.is_permanent, holders
+                )
+                found[lack] = None
+        return tuple(found)
+
+    def _who_holds(self, what: FlavorResource, level: str) -> tuple[Holder, ...]:
+        if (what, level) not in self._holders:
+            node = self._nodes.get(level)
+            self._holders[what, level] = () if node is None else _holders(self._state, what, node)
+        return self._holders[what, level]
+
+
 def explain(engine: Engine, key: str, now: Instant) -> Explanation | None:
     """None for a workload that does not wait."""
     info = engine.pending.get(key)
-    if info is None:
-        return None
-    return explain_at(engine, info, engine.pending.position(key), now)
+    return None if info is None else Explainer(engine, now).explain(info, engine.pending.position(key))
 
 
-def explain_at(engine: Engine, info: WorkloadInfo, position: Position | None, now: Instant) -> Explanation:
-    queue = engine.state.queues.get(info.queue)
-    at = None if position is None else position.in_queue
-    locally = None if position is None else position.in_local_queue
-    if queue is None:
-        problem = (
-            f"LocalQueue {info.local_queue} leads to no ClusterQueue"
-            if not info.queue
-            else (f"ClusterQueue {info.queue} does not exist")
-        )
-        return Explanation(info.key, info.queue, at, locally, problem=problem)
-    problem = _problem(engine.state, queue, info)
-    if problem:
-        return Explanation(info.key, info.queue, at, locally, problem=problem)
-    scan, info.scan = info.scan, None  # all flavors, and as if nobody had asked
-    assignment = FlavorAssigner(engine.state, Preemptor(engine.state, now)).assign(info, queue)
-    info.scan = scan
-    return Explanation(info.key, info.queue, at, locally, _lacks(engine.state, assignment), _tried(assignment))
-
-
-def explained(
-    document: Document, engine: Engine, info: WorkloadInfo, position: Position | None, now: Instant
-) -> Document:
+def explained(document: Document, explanation: Explanation, now: Instant) -> Document:
     """The document with the condition that says why it waits. Changed in place: it is a draft already."""
-    found = explain_at(engine, info, position, now)
-    reason = "Problem" if found.problem else "Queued"
-    conditions.set_condition(document, WAITING, conditions.TRUE, reason, str(found), timestamps.to_text(now))
+    reason = "Problem" if explanation.problem else "Queued"
+    conditions.set_condition(document, WAITING, conditions.TRUE, reason, str(explanation), timestamps.to_text(now))
     return document
 
 
@@ -152,31 +175,11 @@ def _tried(assignment: Assignment) -> tuple[Attempt, ...]:
     return tuple(dict.fromkeys(attempt for pods in assignment.pod_sets for attempt in pods.attempts))
 
 
-def _lacks(state: QuotaState, assignment: Assignment) -> tuple[Lack, ...]:
-    found: dict[Lack, None] = {}
-    for attempt in _tried(assignment):
-        for short in attempt.shortfalls:
-            what = FlavorResource(attempt.flavor, short.resource)
-            holders = () if short.is_permanent else _holders(state, what, short.level)
-            lack = Lack(
-                attempt.flavor, short.resource, short.asked, short.limit, short.level, short.is_permanent, holders
-            )
-            found[lack] = None
-    return tuple(found)
-
-
-def _holders(state: QuotaState, what: FlavorResource, level: str) -> tuple[Holder, ...]:
+def _holders(state: QuotaState, what: FlavorResource, level: Node) -> tuple[Holder, ...]:
     """Those that borrow most first: they are the ones who may have to give back."""
-    root = next((node for node in _nodes(state) if node.path() == level), None)
-    if root is None:
-        return ()
-    using = [node for node in root.queues() if node.used(what) > 0]
+    using = [node for node in level.queues() if node.used(what) > 0]
     using.sort(key=lambda node: (-max(0, node.used(what) - node.nominal(what)), -node.used(what), node.name))
     return tuple(_holder(state, node, what) for node in using[:_MOST_HOLDERS])
-
-
-def _nodes(state: QuotaState) -> list[Node]:
-    return [*state.tree.cohorts.values(), *state.tree.queues.values()]
 
 
 def _holder(state: QuotaState, node: Node, what: FlavorResource) -> Holder:

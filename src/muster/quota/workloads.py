@@ -155,7 +155,9 @@ class WorkloadInfo:
         made.local_queue_usage, made.beyond_limits = self.local_queue_usage, self.beyond_limits
         made.conditions = {condition.type: condition for condition in view.status.conditions}
         made.queued_since = made._queued_since(settings)
-        made.scan = made._reserved_at = made._shape = made._usage = None
+        made.scan = made._reserved_at = None
+        is_same = pod_sets is self.pod_sets
+        made._shape, made._usage = (self._shape, self._usage) if is_same else (None, None)
         return made
 
     # State

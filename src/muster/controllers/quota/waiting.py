@@ -17,7 +17,7 @@ from muster.controllers.quota.writer import status_patch
 from muster.quota import status
 from muster.quota.decisions import Requeue, requested
 from muster.quota.engine import Engine, Step
-from muster.quota.explaining import explained
+from muster.quota.explaining import Explainer, Explanation, explained
 from muster.quota.queueing import Position
 from muster.quota.workloads import QUOTA_RESERVED, WorkloadInfo
 from muster.runtime.clock import Clock
@@ -103,6 +103,7 @@ class Waiting:
         writing: list[tuple[_Wait, Object]] = []
         patches: list[Patch] = []
         positions: dict[str, dict[str, Position]] = {}
+        explainer = Explainer(self._engine, self._clock.now())
         while self._times and self._times[0][0] <= now and len(patches) < _BATCH:
             _, key = heapq.heappop(self._times)
             wait, found = self._due.pop(key, None), self._workload(key)
@@ -111,7 +112,8 @@ class Waiting:
             if found is None or self._engine.pending.get(key) is None:
                 self._forget(key)
                 continue
-            made = self._made(found, wait, self._position(wait.info, positions))
+            explanation = explainer.explain(wait.info, self._position(wait.info, positions))
+            made = self._made(found, wait, explanation)
             if made != found.document():
                 _, pause = self._told.get(key, (now, _FIRST_PAUSE / 2))
                 self._told[key] = now, min(2 * pause, _LONGEST_PAUSE)
@@ -125,14 +127,14 @@ class Waiting:
             known[info.queue] = {found.info.key: found for found in self._engine.pending.positions(info.queue)}
         return known[info.queue].get(info.key)
 
-    def _made(self, found: Object, wait: _Wait, position: Position | None) -> Document:
+    def _made(self, found: Object, wait: _Wait, explanation: Explanation) -> Document:
         document = found.document()
         entry, now, gates = wait.requeue.entry, self._clock.now(), self._engine.settings.gates
         if wait.requeue.info.key == wait.info.key:
             made = wait.requeue.apply(document)
         else:
             made = status.pending(document, entry.pending_reason, entry.message, now, gates, requested(wait.info))
-        return explained(made, self._engine, wait.info, position, now)
+        return explained(made, explanation, now)
 
     async def _write(self, writing: Sequence[tuple[_Wait, Object]], patches: Sequence[Patch]) -> None:
         try:
