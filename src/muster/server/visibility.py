@@ -42,7 +42,7 @@ class Visibility(Protocol):
 
     async def in_local_queue(self, namespace: str, name: str, offset: int, limit: int) -> Iterator[Document] | None: ...
 
-    def explain(self, namespace: str, name: str) -> Document | None: ...
+    async def explain(self, namespace: str, name: str) -> Document | None: ...
 
 
 class VisibilityApi:
@@ -89,7 +89,7 @@ class VisibilityApi:
     async def _explanation(self, namespace: str, name: str) -> Response:
         """Raises NotFound for a workload that does not exist."""
         found = await self._store.get(kueue.WORKLOAD, Key(namespace, name))
-        why = self._visibility.explain(namespace, name) if self._visibility is not None else None
+        why = await self._visibility.explain(namespace, name) if self._visibility is not None else None
         return json_response(why or situation.to_document(found.read(kueue.Workload)))
 
 

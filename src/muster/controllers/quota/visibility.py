@@ -38,8 +38,13 @@ class Visibility:
         pending = engine.pending.queues.get(engine.pending.leads_to(key))
         return _items(() if pending is None else (await _lined_up(pending)).local_page(key, offset, limit))
 
-    def explain(self, namespace: str, name: str) -> Document | None:
-        found = explain(self._quota.engine, f"{namespace}/{name}", self._clock.now())
+    async def explain(self, namespace: str, name: str) -> Document | None:
+        engine, key = self._quota.engine, f"{namespace}/{name}"
+        info = engine.pending.get(key)
+        pending = engine.pending.queues.get(info.queue) if info is not None else None
+        if pending is not None:
+            await _lined_up(pending)  # remembered there: its position costs nothing then
+        found = explain(engine, key, self._clock.now())
         return None if found is None else {**found.to_document(), "state": State.WAITING.value}
 
 
