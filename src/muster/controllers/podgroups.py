@@ -5,6 +5,7 @@ scheduled as Volcano does but come without a group get one, together with the ot
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from muster.api import conditions, core, errors, timestamps, volcano
@@ -168,18 +169,11 @@ class _Keeper:
         present = group.document().get("status") or {}
         if {**present, **wanted} == present:
             return None
-        await write_one(
-            self._store,
-            Patch(
-                volcano.POD_GROUP,
-                key,
-                {"status": wanted},
-                subresource="status",
-                based_on=Revision(group.revision),
-                options=_OPTIONS,
-            ),
-        )
-        self._tell(group, wanted)
+        body, based_on = {"status": wanted}, Revision(group.revision)
+        patch = Patch(volcano.POD_GROUP, key, body, subresource="status", based_on=based_on, options=_OPTIONS)
+        with contextlib.suppress(errors.NotFound):  # deleted meanwhile: its job is done
+            await write_one(self._store, patch)
+            self._tell(group, wanted)
         return None
 
     async def _make(self, key: Key) -> float | None:
@@ -197,7 +191,8 @@ class _Keeper:
                 raise errors.Unavailable(result.error.message) from result.error
         if grouping.needs_group(view):
             body = {"metadata": {"uid": pod.uid, "annotations": {GROUP_ANNOTATION: name}}}
-            await write_one(self._store, Patch(core.POD, key, body, options=_OPTIONS))
+            with contextlib.suppress(errors.NotFound):
+                await write_one(self._store, Patch(core.POD, key, body, options=_OPTIONS))
         return None
 
     async def _owner_annotations(self, pod: Object) -> Mapping[str, str]:

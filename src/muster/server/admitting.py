@@ -32,8 +32,7 @@ class Admitting:
             await self._fitting.check(write.document)
         if write.kind not in _CHECKED:
             return
-        view = _view(write.kind, write.document)
-        problems = await self._problems(view) if view is not None else []
+        problems = await self._problems_of(write.kind, write.document)
         if problems:
             raise await self._together(write, problems)
 
@@ -44,7 +43,7 @@ class Admitting:
             return
         (result,) = await self._store.write([replace(write, options=replace(write.options, dry_run=True))])
         if isinstance(result, Refused):
-            raise result.error
+            raise await self._refusal(write, result.error)
         if not result.is_new and write.kind not in _CHECKED_LATER:
             return
         if write.kind is core.POD:
@@ -53,6 +52,17 @@ class Admitting:
         if problems:
             raise _invalid(write.kind, write.key.name, problems)
 
+    async def _refusal(self, write: Replace | Patch | Apply, error: errors.ApiError) -> errors.ApiError:
+        """With the rest of what is wrong, where to apply would have created."""
+        if not isinstance(write, Apply) or not isinstance(error, errors.Invalid):
+            return error
+        try:
+            await self._store.get(write.kind, write.key)
+        except errors.NotFound:
+            problems = await self._problems_of(write.kind, write.document)
+            return _invalid(write.kind, write.key.name, [*error.causes, *problems])
+        return error
+
     async def deleted(self, kind: Kind, key: Key) -> None:
         """Raises Forbidden for a queue that others need."""
         if kind is not volcano.QUEUE:
@@ -60,6 +70,11 @@ class Admitting:
         why = check_queue_removal(key.name, await self._tree())
         if why is not None:
             raise errors.Forbidden(why, kind=kind.plural, name=key.name, group=kind.group)
+
+    async def _problems_of(self, kind: Kind, document: Document) -> Sequence[FieldError]:
+        """Of a new object. One whose shape is wrong has none here: the store has better words for that."""
+        view = _view(kind, document)
+        return await self._problems(view) if view is not None else []
 
     async def _problems(self, view: Resource) -> Sequence[FieldError]:
         match view:
@@ -107,9 +122,9 @@ _QUEUES = Selection(volcano.QUEUE)
 
 
 def _view(kind: Kind, document: Document) -> Resource | None:
-    """As it will be stored, or None where its shape is wrong: the store has better words for that."""
+    """As it will be stored, or None where its shape is wrong or there is nothing to look at."""
     if kind is core.POD and not raw.dig(document, "metadata", "annotations"):
-        return None  # nothing to look at, and pods are many
+        return None  # pods are many
     completed = raw.copy(document)
     try:
         kind.default(completed)

@@ -63,6 +63,9 @@ async def test_to_apply_is_checked_like_to_create(client, store):
     headers, query = {"content-type": "application/apply-patch+yaml"}, {"fieldManager": "me"}
     reply = await client.request("PATCH", f"{JOBS}/j", json=a_job("lost"), headers=headers, query=query)
     assert fields(reply) == ["spec.queue"]
+    wrong = a_job("lost", maxRetry=-1)
+    reply = await client.request("PATCH", f"{JOBS}/j", json=wrong, headers=headers, query=query)
+    assert fields(reply) == ["spec.maxRetry", "spec.queue"]
     await client.request("POST", QUEUES, json=a_queue("gold"))
     assert (await client.request("PATCH", f"{JOBS}/j", json=a_job("gold"), headers=headers, query=query)).status == 201
     await close(store, "gold")

@@ -4,6 +4,7 @@ A job's name follows from the flow and the step, so nothing is made twice, whate
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from muster.api import core, errors, selectors, volcano
@@ -174,7 +175,8 @@ class _Keeper:
         body = [{"op": "add", "path": "/status", "value": wanted}]
         based_on = Revision(found.revision)
         patch = Patch(volcano.JOB_FLOW, found.key, body, PatchType.JSON, "status", based_on, _OPTIONS)
-        await write_one(self._store, patch)
+        with contextlib.suppress(errors.NotFound):  # deleted meanwhile
+            await write_one(self._store, patch)
 
     async def _answer(self, namespace: str, questions: Sequence[Question]) -> Mapping[Question, bool]:
         """Each is put to every running pod of its task; all must answer."""
@@ -206,7 +208,8 @@ class _Keeper:
             return None
         body = {"status": {"jobDependsOnList": names}}
         patch = Patch(volcano.JOB_TEMPLATE, key, body, subresource="status", options=_OPTIONS)
-        await write_one(self._store, patch)
+        with contextlib.suppress(errors.NotFound):
+            await write_one(self._store, patch)
         return None
 
 
