@@ -9,6 +9,7 @@ from muster.quota.preempting.books import CopiedBooks
 from muster.quota.preempting.candidates import Candidates, Run, in_turn
 from muster.quota.preempting.policies import Reason, Target, Wanted
 from muster.quota.preempting.room import Room
+from muster.quota.preempting.trial import Part, Trial
 from muster.quota.queues import Victims
 from muster.quota.state import QueueState, QuotaState
 from muster.quota.workloads import WorkloadInfo
@@ -47,6 +48,15 @@ class _Attempt:
         self._by_priority = candidates.by_priority if is_leave else []
 
     def find(self, state: QuotaState) -> list[Target]:
+        if not self._wanted.places:
+            return Trial(self._wanted, self._books, may_borrow=self._may_borrow).find(
+                (
+                    Part(self._others(is_evicted=True), is_own=False),
+                    Part(self._own(is_evicted=True), is_own=True),
+                    Part(self._others(is_evicted=False), is_own=False),
+                    Part(self._own(is_evicted=False), is_own=True),
+                )
+            )
         targets: list[Target] = []
         with Room(state, self._wanted, may_borrow=self._may_borrow, books=self._books) as room:
             if not room.could_fit(self._queues()):
@@ -67,16 +77,22 @@ class _Attempt:
 
     def _in_order(self) -> Iterator[Target]:
         """Whoever is evicted already comes first: taking from it costs nothing."""
-        candidates, picker, is_closed = self._candidates, self._candidates.picker, self._is_closed
-        own = [candidates.own]
         for is_evicted in (True, False):
-            for run, info in in_turn(candidates.hierarchical, picker, is_evicted=is_evicted, is_closed=is_closed):
-                yield Target(info, Reason.RECLAMATION, run.queue)
-            for run, info in in_turn(self._by_priority, picker, is_evicted=is_evicted, is_closed=is_closed):
-                if not self._may_borrow or not self._is_too_important(info):
-                    yield Target(info, self._reason(info), run.queue)
-            for run, info in in_turn(own, candidates.own_picker, is_evicted=is_evicted, is_closed=is_closed):
-                yield Target(info, Reason.IN_QUEUE, run.queue)
+            yield from self._others(is_evicted=is_evicted)
+            yield from self._own(is_evicted=is_evicted)
+
+    def _others(self, *, is_evicted: bool) -> Iterator[Target]:
+        candidates, picker, is_closed = self._candidates, self._candidates.picker, self._is_closed
+        for run, info in in_turn(candidates.hierarchical, picker, is_evicted=is_evicted, is_closed=is_closed):
+            yield Target(info, Reason.RECLAMATION, run.queue)
+        for run, info in in_turn(self._by_priority, picker, is_evicted=is_evicted, is_closed=is_closed):
+            if not self._may_borrow or not self._is_too_important(info):
+                yield Target(info, self._reason(info), run.queue)
+
+    def _own(self, *, is_evicted: bool) -> Iterator[Target]:
+        own, picker = [self._candidates.own], self._candidates.own_picker
+        for run, info in in_turn(own, picker, is_evicted=is_evicted, is_closed=self._is_closed):
+            yield Target(info, Reason.IN_QUEUE, run.queue)
 
     def _is_closed(self, run: Run) -> bool:
         """Whether the queue, or a cohort between it and the preemptor, uses no more than it owns by now."""
