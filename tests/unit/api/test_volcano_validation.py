@@ -6,6 +6,8 @@ from tests.unit.api.dialect_examples import TEMPLATE, edited, example, problems,
 from muster.api import raw, volcano
 from muster.api.kinds import Kind
 from muster.api.raw import JSON, Document
+from muster.api.volcano.job_validation import PLUGINS
+from muster.jobs.volcano.plugins.in_tree import IN_TREE
 
 NOT_A_DAG = "doesn't form a directed acyclic graph(DAG)"
 BOTH_TIERS = {"highestTierAllowed": 1, "highestTierName": "rack"}
@@ -58,11 +60,16 @@ def test_partitions_decide_how_few_pods_will_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plugin", "added"), [("pytorch", ["svc"]), ("tensorflow", ["svc"]), ("ray", ["svc"]), ("env", [])]
+    ("plugin", "added"),
+    [("pytorch", ["svc"]), ("tensorflow", ["svc"]), ("ray", ["svc"]), ("jax", ["svc"]), ("env", [])],
 )
 def test_frameworks_bring_the_plugins_they_need(plugin: str, added: list[str]) -> None:
     plugins = defaulted(volcano.JOB, {"spec": {"plugins": {plugin: []}}})["spec"]["plugins"]
     assert sorted(plugins) == sorted([plugin, *added])
+
+
+def test_a_job_may_name_every_plugin_that_there_is() -> None:
+    assert set(IN_TREE) == PLUGINS
 
 
 def test_a_queue_is_reclaimable_and_hangs_below_the_root() -> None:

@@ -9,7 +9,7 @@ SCHEDULER = "volcano"
 MAX_RETRY = 3
 HIERARCHY = "volcano.sh/hierarchy"
 HIERARCHY_WEIGHTS = "volcano.sh/hierarchy-weights"
-_NEEDS_SERVICE = ("tensorflow", "mpi", "pytorch", "ray")
+_NEEDS_SERVICE = ("tensorflow", "mpi", "pytorch", "ray", "jax")
 _NEEDS_SSH = ("mpi",)
 
 

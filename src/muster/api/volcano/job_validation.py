@@ -11,7 +11,7 @@ from muster.api.volcano.policy_validation import validate_duration, validate_pol
 from muster.api.volcano.topology_validation import validate_network_topology
 from muster.api.volcano.views import Job, JobSpec, JobTemplate, PartitionPolicySpec, TaskSpec, VolumeSpec
 
-PLUGINS = frozenset({"env", "ssh", "svc", "tensorflow", "pytorch", "mpi", "ray", "hcclrank"})
+PLUGINS = frozenset({"env", "ssh", "svc", "tensorflow", "pytorch", "mpi", "ray", "jax", "hcclrank"})
 NUMA_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 ITERATIONS = ("any", "all")
 MPI_MASTER_OPTION = "--master"
