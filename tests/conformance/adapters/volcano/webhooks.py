@@ -276,8 +276,6 @@ def _pod(case: Case) -> Outcome:
     pod = view_of(core.POD, row["Pod"])
     assert isinstance(pod, core.Pod)
     problems = _said(admission.check_pod(pod))
-    if not problems and row["ExpectErr"] and (row["queueName"] or row["disabledPG"]):
-        return _UNSEEN
     return _judge(problems, row["ret"], is_refused=row["ExpectErr"])
 
 
