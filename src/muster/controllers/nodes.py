@@ -4,14 +4,14 @@ Silence is measured by this process's own clock from when a sign of life last ch
 clocks nor an outage of the server itself make living nodes look dead.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 from muster.api import conditions, coordination, core, errors
 from muster.api.objects import Key, Object
 from muster.controllers import losses
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Change, Event, Selection, Store, Write, Written, write_one
@@ -56,12 +56,7 @@ class _Watchman:
 
     async def run(self) -> None:
         informers = [self._leases, self._nodes, self._pods]
-        async with asyncio.TaskGroup() as group:
-            for informer in informers:
-                group.create_task(informer.run(), name=f"nodes-{informer.selection.kind.plural}")
-            group.create_task(self._events.run(), name="nodes-events")
-            await all_synced(informers)
-            group.create_task(self._reconciler.run(), name="nodes-reconciler")
+        await keep("nodes", informers, self._events.run, self._reconciler.run)
 
     def _node_changed(self, event: Event) -> None:
         """A Node or the Lease of one: they share their name."""

@@ -4,7 +4,6 @@ Phases and conditions are Volcano's, so that its clients read them; they follow 
 scheduled as Volcano does but come without a group get one, together with the other pods of their owner.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +15,8 @@ from muster.api.volcano import grouping
 from muster.cluster.pods import GROUP_ANNOTATION
 from muster.jobs.grouping import make_group
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Change, Create, Event, Options, Patch, Refused, Revision, Selection, Store, write_one
@@ -138,13 +138,7 @@ class _Keeper:
         self._making = Reconciler("groups of pods", self._make, clock=clock, workers=2)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for informer in (self._groups, self._pods):
-                group.create_task(informer.run(), name=f"podgroups-{informer.selection.kind.plural}")
-            group.create_task(self._events.run(), name="podgroups-events")
-            await all_synced([self._groups, self._pods])
-            group.create_task(self._reconciler.run(), name="podgroups-reconciler")
-            group.create_task(self._making.run(), name="podgroups-making")
+        await keep("podgroups", [self._groups, self._pods], self._events.run, self._reconciler.run, self._making.run)
 
     def _group_changed(self, event: Event) -> None:
         assert event.object is not None

@@ -4,7 +4,6 @@ Taints that say a node is lost are the node controller's: nobody is there to end
 been tolerating something is measured by this process's own clock from when it first saw so, as Kubernetes does.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 from muster.api import core, timestamps
@@ -12,7 +11,8 @@ from muster.api.objects import Key, Object
 from muster.controllers.losses import NOT_READY, UNREACHABLE
 from muster.placement.plugins.taint_toleration import tolerates
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Change, Delete, Event, Options, Patch, PatchType, Refused, Selection, Store, Write
@@ -64,12 +64,7 @@ class _Run:
 
     async def run(self) -> None:
         informers = [self._nodes, self._pods]
-        async with asyncio.TaskGroup() as group:
-            for informer in informers:
-                group.create_task(informer.run(), name=f"taints-{informer.selection.kind.plural}")
-            group.create_task(self._events.run(), name="taints-events")
-            await all_synced(informers)
-            group.create_task(self._reconciler.run(), name="taints-reconciler")
+        await keep("taints", informers, self._events.run, self._reconciler.run)
 
     def _node_changed(self, event: Event) -> None:
         assert event.object is not None

@@ -5,7 +5,6 @@ answer was lost it asks the store what became of the write (`currency`). So no p
 let go only once it is counted, none is counted twice or not at all (see `muster.jobs.batch.counting`).
 """
 
-import asyncio
 from collections.abc import Sequence
 
 from muster.api import batch, core, errors, selectors
@@ -18,7 +17,8 @@ from muster.controllers.jobs.currency import Currency
 from muster.jobs.batch import Plan, claims, is_tracked, make_pods, plan
 from muster.jobs.batch.making import owner_reference
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import (
@@ -76,12 +76,7 @@ class _Keeper:
         self._pods.on_event(self._pod_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for informer in (self._jobs, self._pods):
-                group.create_task(informer.run(), name=f"batch-{informer.selection.kind.plural}")
-            group.create_task(self._events.run(), name="batch-events")
-            await all_synced([self._jobs, self._pods])
-            group.create_task(self._reconciler.run(), name="batch-reconciler")
+        await keep("batch", [self._jobs, self._pods], self._events.run, self._reconciler.run)
 
     # What happens
 

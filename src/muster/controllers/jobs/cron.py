@@ -4,7 +4,6 @@ A run has a name that follows from its time, so a run that was made and could no
 twice; this holds whatever the controller's copies show.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 from muster.api import core, errors, raw, volcano
@@ -12,7 +11,8 @@ from muster.api.objects import Key, Object
 from muster.jobs import cron
 from muster.jobs.cron.planning import Told
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import (
@@ -60,12 +60,7 @@ class _Keeper:
         self._jobs.on_event(self._job_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for informer in (self._cron_jobs, self._jobs):
-                group.create_task(informer.run(), name=f"cron-{informer.selection.kind.plural}")
-            group.create_task(self._events.run(), name="cron-events")
-            await all_synced([self._cron_jobs, self._jobs])
-            group.create_task(self._reconciler.run(), name="cron-reconciler")
+        await keep("cron", [self._cron_jobs, self._jobs], self._events.run, self._reconciler.run)
 
     def _cron_job_changed(self, event: Event) -> None:
         assert event.object is not None

@@ -17,7 +17,8 @@ from muster.jobs.flow import Problem, Question
 from muster.jobs.volcano.names import JOB as JOB_LABEL
 from muster.jobs.volcano.names import TASK as TASK_LABEL
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import (
@@ -76,13 +77,7 @@ class _Keeper:
 
     async def run(self) -> None:
         informers = (self._flows, self._templates, self._jobs)
-        async with asyncio.TaskGroup() as group:
-            for informer in informers:
-                group.create_task(informer.run(), name=f"flow-{informer.selection.kind.plural}")
-            group.create_task(self._events.run(), name="flow-events")
-            await all_synced(informers)
-            group.create_task(self._reconciler.run(), name="flow-reconciler")
-            group.create_task(self._template_reconciler.run(), name="flow-templates")
+        await keep("flow", informers, self._events.run, self._reconciler.run, self._template_reconciler.run)
 
     # What happens
 

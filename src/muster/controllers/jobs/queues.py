@@ -3,7 +3,6 @@
 A command is carried out and then deleted. Both can be done again without harm, so a crash in between loses nothing.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 
 from muster.api import core, errors, volcano
@@ -18,7 +17,8 @@ from muster.jobs import queues
 from muster.jobs.queues.planning import Told
 from muster.jobs.volcano.vocabulary import Action, action_of
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import (
@@ -86,12 +86,7 @@ class _Keeper:
 
     async def run(self) -> None:
         informers = (self._queues, self._commands, self._groups, self._pods)
-        async with asyncio.TaskGroup() as group:
-            for informer in informers:
-                group.create_task(informer.run(), name=f"queues-{informer.selection.kind.plural}")
-            group.create_task(self._events.run(), name="queues-events")
-            await all_synced(informers)
-            group.create_task(self._reconciler.run(), name="queues-reconciler")
+        await keep("queues", informers, self._events.run, self._reconciler.run)
 
     # What happens
 

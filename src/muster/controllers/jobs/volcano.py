@@ -4,7 +4,6 @@ Many workers, but one job is never with two of them: what happens to it is dealt
 it knows to be current (`currency`), so no pod is made twice.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Iterable
 
@@ -20,7 +19,8 @@ from muster.jobs.volcano.planning import PLUGIN_ERROR, QUEUE_MISSING
 from muster.jobs.volcano.plugins import Loaded, PluginError, UnknownPlugin, load
 from muster.jobs.volcano.vocabulary import Happening
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Change, Event, Patch, Selection, Store
@@ -71,13 +71,7 @@ class _Keeper:
 
     async def run(self) -> None:
         copies = (self._jobs, self._pods, self._groups, self._queues, self._classes, self._commands.informer)
-        async with asyncio.TaskGroup() as group:
-            for informer in copies:
-                group.create_task(informer.run(), name=f"volcano-{informer.selection.kind.plural}")
-            group.create_task(self._events.run(), name="volcano-events")
-            await all_synced(copies)
-            group.create_task(self._commands.reconciler.run(), name="volcano-commands")
-            group.create_task(self._reconciler.run(), name="volcano-reconciler")
+        await keep("volcano", copies, self._events.run, self._commands.reconciler.run, self._reconciler.run)
 
     # What happens
 
@@ -152,10 +146,8 @@ class _Keeper:
         except PluginError as error:
             self._events.record(job, "Warning", PLUGIN_ERROR, str(error))
             raise
-        self._forget(key, decided.handled)
-        if decided.handled and self._requests.get(key):
-            return 0.0
-        return decided.again_after
+        is_shorter = self._forget(key, decided.handled)
+        return 0.0 if is_shorter and key in self._requests else decided.again_after
 
     def _look(self, job: Object) -> tuple[Seen, Loaded]:
         view = job.read(volcano.Job)
@@ -184,15 +176,16 @@ class _Keeper:
                 return found.read(volcano.PodGroup)
         return None
 
-    def _forget(self, key: Key, handled: Iterable[Request]) -> None:
-        waiting = self._requests.get(key)
-        if waiting is None:
-            return
+    def _forget(self, key: Key, handled: Iterable[Request]) -> bool:
+        """Whether there was anything to forget."""
+        waiting = self._requests.get(key, deque())
+        before = len(waiting)
         for request in handled:
             if request in waiting:
                 waiting.remove(request)
-        if not waiting:
+        if before and not waiting:
             del self._requests[key]
+        return len(waiting) < before
 
 
 def _loaded(job: volcano.Job) -> tuple[Loaded, Told | None]:

@@ -1,6 +1,5 @@
 """Watches over workloads that were placed by topology: carries out `muster.quota.integrations.failures`."""
 
-import asyncio
 from collections.abc import Iterable
 
 from muster.api import conditions, core, kueue
@@ -13,7 +12,8 @@ from muster.quota.integrations.ungating import active_slice
 from muster.quota.settings import Settings
 from muster.quota.topology.assignments import HOSTNAME
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Change, Event, Options, Patch, Selection, Store, Write
@@ -54,12 +54,7 @@ class _Keeper:
         self._workloads.on_event(self._workload_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for informer in self._informers:
-                tasks.create_task(informer.run(), name=f"quota failures: {informer.selection.kind.plural}")
-            tasks.create_task(self._events.run(), name="quota failures: events")
-            await all_synced(self._informers)
-            tasks.create_task(self._reconciler.run(), name="quota failures: reconciler")
+        await keep("quota failures", self._informers, self._events.run, self._reconciler.run)
 
     # What happens
 

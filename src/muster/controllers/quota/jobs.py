@@ -3,7 +3,6 @@
 One controller for all kinds: a kind of job is a `JobIntegration`, and nothing here knows more of it.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -22,7 +21,8 @@ from muster.quota.integrations.steps import NOTHING, Plan, Start, Step, Stop, Wo
 from muster.quota.settings import Settings
 from muster.quota.workloads import ADMITTED, EVICTED, FINISHED
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced, by_owner
+from muster.runtime.informers import Informer, by_owner
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Event, Selection, Store, Write
@@ -85,12 +85,7 @@ class _Keeper:
 
     async def run(self) -> None:
         informers = [*self._jobs.values(), self._workloads, *self._surroundings.informers]
-        async with asyncio.TaskGroup() as tasks:
-            for informer in informers:
-                tasks.create_task(informer.run(), name=f"quota jobs: {informer.selection.kind.plural}")
-            tasks.create_task(self._events.run(), name="quota jobs: events")
-            await all_synced(informers)
-            tasks.create_task(self._reconciler.run(), name="quota jobs: reconciler")
+        await keep("quota jobs", informers, self._events.run, self._reconciler.run)
 
     # What happens
 

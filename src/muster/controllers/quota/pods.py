@@ -1,7 +1,6 @@
 """Plain pods and pod groups that queue: carries out what `muster.quota.integrations.pods` makes of the plan for any
 job."""
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -20,7 +19,8 @@ from muster.quota.integrations.steps import NOTHING, ChangeWorkload, Plan, Start
 from muster.quota.integrations.subjects import Subject
 from muster.quota.settings import Settings
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Delete, Event, Options, Patch, PatchType, Selection, Store, Write
@@ -68,12 +68,7 @@ class _Keeper:
 
     async def run(self) -> None:
         informers = [self._pods, self._workloads, *self._surroundings.informers]
-        async with asyncio.TaskGroup() as tasks:
-            for informer in informers:
-                tasks.create_task(informer.run(), name=f"quota pods: {informer.selection.kind.plural}")
-            tasks.create_task(self._events.run(), name="quota pods: events")
-            await all_synced(informers)
-            tasks.create_task(self._reconciler.run(), name="quota pods: reconciler")
+        await keep("quota pods", informers, self._events.run, self._reconciler.run)
 
     # What happens
 

@@ -2,7 +2,6 @@
 to it and is not over.
 """
 
-import asyncio
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,7 +9,8 @@ from muster.api import conditions, kueue
 from muster.api.objects import Key, Object
 from muster.quota.workloads import FINISHED
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.store.protocol import Change, Event, Options, Patch, Refused, Revision, Selection, Store
 
@@ -37,11 +37,7 @@ class _Run:
         self._classes.on_event(self._class_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for informer in (self._classes, self._workloads):
-                tasks.create_task(informer.run(), name=f"priorities: {informer.selection.kind.plural}")
-            await all_synced([self._classes, self._workloads])
-            tasks.create_task(self._reconciler.run(), name="priorities: reconciling")
+        await keep("priorities", [self._classes, self._workloads], self._reconciler.run)
 
     def _class_changed(self, event: Event) -> None:
         assert event.object is not None

@@ -5,7 +5,6 @@ Each carries a finalizer of ours from the start. What is deleted stays, marked a
 gone; then the finalizer goes, and the object with it.
 """
 
-import asyncio
 from collections.abc import Iterable
 from functools import partial
 from typing import Final, TypeAlias
@@ -15,7 +14,8 @@ from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.quota.workloads import FINISHED, QUOTA_RESERVED
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.store.protocol import Event, Options, Patch, Revision, Selection, Store, write_one
 
@@ -55,11 +55,7 @@ class _Run:
         self._used: dict[tuple[Kind, Key], frozenset[str]] = {}  # by user, what it used when last seen
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for kind, informer in self._informers.items():
-                tasks.create_task(informer.run(), name=f"protection: {kind.plural}")
-            await all_synced(list(self._informers.values()))
-            tasks.create_task(self._reconciler.run(), name="protection: reconciling")
+        await keep("protection", list(self._informers.values()), self._reconciler.run)
 
     def _changed(self, event: Event) -> None:
         assert event.object is not None

@@ -1,6 +1,5 @@
 """Lets gated pods of admitted workloads go, each to its own place: carries out `muster.quota.integrations.ungating`."""
 
-import asyncio
 from collections.abc import Iterable
 
 from muster.api import core, kueue
@@ -11,7 +10,8 @@ from muster.controllers.quota import carrying
 from muster.quota.integrations import slices
 from muster.quota.integrations.ungating import Release, active_slice, releases
 from muster.runtime.clock import Clock
-from muster.runtime.informers import Informer, all_synced
+from muster.runtime.informers import Informer
+from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.store.protocol import Event, Options, Patch, Refused, Revision, Selection, Store
 
@@ -47,11 +47,7 @@ class _Keeper:
         self._workloads.on_event(self._workload_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for informer in (self._pods, self._workloads):
-                tasks.create_task(informer.run(), name=f"quota ungating: {informer.selection.kind.plural}")
-            await all_synced([self._pods, self._workloads])
-            tasks.create_task(self._reconciler.run(), name="quota ungating: reconciler")
+        await keep("quota ungating", [self._pods, self._workloads], self._reconciler.run)
 
     def _pod_changed(self, event: Event) -> None:
         assert event.object is not None
