@@ -4,12 +4,13 @@ The preemptor takes from another queue only if its own share, with the workload 
 with (or, for those that this spares, below what the other has): so that the other cannot take it back at once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from muster.quota.amounts import FlavorAmounts, FlavorResource
 from muster.quota.gates import Gate
 from muster.quota.preempting.policies import Picker, Reason, Target, Wanted
 from muster.quota.preempting.room import Room
-from muster.quota.preempting.visiting import Shares, Visits
+from muster.quota.preempting.visiting import Shares, Visits, Waiting
 from muster.quota.queues import Victims
 from muster.quota.ranking import Ranked, Ranking
 from muster.quota.settings import ShareRule
@@ -24,26 +25,29 @@ def candidates(
     wanted: Wanted,
     ranking: Callable[[QueueState], Ranking],
     is_active: Callable[[QueueState], bool],
-) -> dict[Node, list[Ranked]]:
+) -> dict[Node, Waiting]:
     """By queue, in the order in which they are to go."""
     own, policy = wanted.queue, wanted.queue.policy
-    found: dict[Node, list[Ranked]] = {}
+    found: dict[Node, Waiting] = {}
     if policy.within_queue is not Victims.NEVER:
-        found[own.node] = _picked(Picker(policy.within_queue, wanted.info, wanted.needing), ranking(own))
+        found[own.node] = Waiting(ranking(own).all, Picker(policy.within_queue, wanted.info, wanted.needing))
     if own.node.parent is not None and policy.reclaim_within_cohort is not Victims.NEVER:
         picker = Picker(policy.reclaim_within_cohort, wanted.info, wanted.needing)
-        for queue in state.sharing_tree(own):
-            is_borrowing = any(queue.node.borrows(what) for what in wanted.needing)
-            if queue is not own and is_borrowing and is_active(queue):
-                found[queue.node] = _picked(picker, ranking(queue))
-    return {node: infos for node, infos in found.items() if infos}
+        for node in _borrowing(own.node.root(), wanted.needing):
+            queue = state.queues[node.name]
+            if queue is not own and is_active(queue):
+                found[node] = Waiting(ranking(queue).all, picker)
+    return {node: waiting for node, waiting in found.items() if waiting}
 
 
-def _picked(picker: Picker, ranking: Ranking) -> list[Ranked]:
-    return [entry for entry in ranking.all if picker.picks(entry[1])]
+def _borrowing(cohort: Node, whats: frozenset[FlavorResource]) -> Iterator[Node]:
+    yield from (child for child in cohort.children_beyond(whats) if child.is_queue)
+    for child in cohort.children:
+        if not child.is_queue:
+            yield from _borrowing(child, whats)
 
 
-def find(state: QuotaState, wanted: Wanted, found: Mapping[Node, list[Ranked]]) -> list[Target]:
+def find(state: QuotaState, wanted: Wanted, found: Mapping[Node, Waiting]) -> list[Target]:
     """Nobody, where nothing helps."""
     if not found:
         return []
@@ -66,29 +70,31 @@ class _Search:
         self._own = wanted.queue.node
         self._room = room
         self._shares = Shares()
-        self._spared: dict[Node, list[Ranked]] = {}
+        self._spared: dict[Node, Ranked] = {}
+        """Of each queue the first whom a rule has spared."""
 
-    def visit_all(self, found: Mapping[Node, list[Ranked]], rule: ShareRule) -> bool:
+    def visit_all(self, found: Mapping[Node, Waiting], rule: ShareRule) -> bool:
         visits = Visits(self._own, found, self._shares)
         reclaims = self._is_within_nominal()
         while (queue := visits.next()) is not None:
             if queue is self._own:
-                is_enough = self._take(queue, visits.waiting(queue).popleft()[1], Reason.IN_QUEUE)
+                is_enough = self._take(queue, found[queue].pop()[1], Reason.IN_QUEUE)
             elif reclaims:
-                is_enough = self._take(queue, visits.waiting(queue).popleft()[1], Reason.RECLAMATION)
+                is_enough = self._take(queue, found[queue].pop()[1], Reason.RECLAMATION)
             else:
-                is_enough = self._take_by_share(visits, queue, rule)
+                is_enough = self._take_by_share(found[queue], queue, rule)
             if is_enough:
                 return True
         return self._room.is_enough(is_last=True)
 
     def visit_again(self) -> bool:
         """Those that were spared, one of each queue, now that the others are gone."""
-        visits = Visits(self._own, self._spared, self._shares)
+        found = {queue: Waiting((first,)) for queue, first in self._spared.items()}
+        visits = Visits(self._own, found, self._shares)
         while (queue := visits.next()) is not None:
             ours, theirs = almost_common(self._own, queue)
-            first, *_ = visits.drop(queue)
-            if self._shares.of(ours) < self._shares.of(theirs) and self._take(queue, first[1], Reason.FAIR_SHARING):
+            _, info = found[queue].pop()
+            if self._shares.of(ours) < self._shares.of(theirs) and self._take(queue, info, Reason.FAIR_SHARING):
                 return True
         return self._room.is_enough(is_last=True)
 
@@ -98,24 +104,27 @@ class _Search:
             return False
         return all(self._own.used(what) <= self._own.nominal(what) for what in self._wanted.needing)
 
-    def _take_by_share(self, visits: Visits, queue: Node, rule: ShareRule) -> bool:
+    def _take_by_share(self, waiting: Waiting, queue: Node, rule: ShareRule) -> bool:
         """The first of the queue whose going the rule allows; then it is looked again which queue is next."""
         ours, theirs = almost_common(self._own, queue)
         share, before = self._shares.of(ours), self._shares.of(theirs)
-        waiting = visits.waiting(queue)
         # Nobody's going leaves the other with more than it has: above that, there is no need to try each.
         is_hopeless = share > before if rule is ShareRule.FINAL else share >= before
+        refused: FlavorAmounts | None = None
         while waiting and not is_hopeless:
-            entry = waiting.popleft()
-            if rule is ShareRule.INITIAL or share <= self._share_without(entry[1], queue, theirs):
-                return self._take(queue, entry[1], Reason.FAIR_SHARING)
-            self._spared.setdefault(queue, []).append(entry)
+            entry = waiting.pop()
+            amounts = entry[1].usage.quota
+            if amounts != refused:  # many are alike, and then so is what is left without them
+                if rule is ShareRule.INITIAL or share <= self._share_without(amounts, queue, theirs):
+                    return self._take(queue, entry[1], Reason.FAIR_SHARING)
+                refused = amounts
+            self._spared.setdefault(queue, entry)
         if waiting:
-            self._spared.setdefault(queue, []).extend(visits.drop(queue))
+            self._spared.setdefault(queue, waiting.first)
+            waiting.clear()
         return False
 
-    def _share_without(self, info: WorkloadInfo, queue: Node, above: Node) -> Share:
-        amounts = info.usage.quota
+    def _share_without(self, amounts: FlavorAmounts, queue: Node, above: Node) -> Share:
         if above is queue:
             return share_of(queue, {what: -amount for what, amount in amounts.items()})
         queue.remove_all(amounts)

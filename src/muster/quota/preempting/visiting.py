@@ -3,11 +3,11 @@
 Shares are kept from step to step: a workload that goes changes those of its queue and of the cohorts above it only.
 """
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import Final, TypeAlias
 
+from muster.quota.preempting.policies import Picker
 from muster.quota.ranking import Rank, Ranked
 from muster.quota.shares import Share, share_of
 from muster.quota.tree import Node
@@ -34,18 +34,50 @@ _Key: TypeAlias = tuple[float, float, bool, str, bool, bool, Rank]
 _NO_RANK: Final[Rank] = (0, 0.0, "")
 
 
+class Waiting:
+    """Candidates of one queue that are left, in order; each is picked only when it comes to the front."""
+
+    __slots__ = ("_index", "_picker", "_ranked")
+
+    def __init__(self, ranked: Sequence[Ranked], picker: Picker | None = None) -> None:
+        """`picker`: who picks them out of these; None: they are picked already."""
+        self._ranked = ranked
+        self._picker = picker
+        self._index = self._next(0)
+
+    def __bool__(self) -> bool:
+        return self._index >= 0
+
+    @property
+    def first(self) -> Ranked:
+        return self._ranked[self._index]
+
+    def pop(self) -> Ranked:
+        found = self._ranked[self._index]
+        self._index = self._next(self._index + 1)
+        return found
+
+    def _next(self, start: int) -> int:
+        if self._picker is not None:
+            return self._picker.first(self._ranked, start, False)
+        return start if start < len(self._ranked) else -1
+
+    def clear(self) -> None:
+        self._index = -1
+
+
 class Visits:
-    """Which queue is next, again and again; whoever asks takes from it, or drops it, before asking again.
+    """Which queue is next, again and again; whoever asks takes from its candidates, or clears them, before the next.
 
     Taking only ever lowers a share, and brings a later candidate to the front: the key of a child never gets better. So
     a heap with outdated keys will do: what comes out on top either is the best, or goes back with its new key.
     """
 
-    def __init__(self, preemptor: Node, candidates: Mapping[Node, Sequence[Ranked]], shares: Shares) -> None:
+    def __init__(self, preemptor: Node, candidates: Mapping[Node, Waiting], shares: Shares) -> None:
         self._preemptor = preemptor
         self._path = {preemptor, *preemptor.ancestors()}
         self._shares = shares
-        self._waiting = {node: deque(infos) for node, infos in candidates.items() if infos}
+        self._waiting = {node: waiting for node, waiting in candidates.items() if waiting}
         self._heaps: dict[Node, list[tuple[_Key, int, Node]]] = {}
         """By cohort, its children below which there may be somebody left."""
         for number, node in enumerate(self._waiting):
@@ -60,16 +92,6 @@ class Visits:
             if is_known:
                 return
             node = node.parent
-
-    def waiting(self, queue: Node) -> deque[Ranked]:
-        """Its candidates that are left, in order."""
-        return self._waiting[queue]
-
-    def drop(self, queue: Node) -> list[Ranked]:
-        """It is not visited again. Gives those that were left."""
-        left = list(self._waiting[queue])
-        self._waiting[queue].clear()
-        return left
 
     def next(self) -> Node | None:
         if self._preemptor.parent is None:
@@ -114,5 +136,5 @@ class Visits:
         value, ratio = self._shares.of(child).order
         if not child.is_queue:
             return -value, -ratio, False, child.name, False, False, _NO_RANK
-        rank, info = self._waiting[child][0]
+        rank, info = self._waiting[child].first
         return -value, -ratio, True, "", not info.is_evicted, child is self._preemptor, rank

@@ -12,9 +12,9 @@ from muster.quota import assuming, status
 from muster.quota.assignments import Assignment, FlavorChoice, Mode, PodSetAssignment
 from muster.quota.preempting import Preemptor, Target, may_preempt, message
 from muster.quota.preempting.messages import message_for
-from muster.quota.preempting.visiting import Shares, Visits
+from muster.quota.preempting.visiting import Shares, Visits, Waiting
 from muster.quota.queues import Victims
-from muster.quota.ranking import Ranked, rank_of, ranking
+from muster.quota.ranking import rank_of, ranking
 from muster.quota.settings import AdmissionFairSharing, Settings
 from muster.quota.state import QueueState, QuotaState
 from muster.quota.tree import Node
@@ -201,19 +201,19 @@ def _candidate(described: Mapping[str, Any], settings: Settings) -> WorkloadInfo
 def queues_order(case: Case) -> Outcome:
     made, inputs = building.state(case), case["inputs"]
     now = _now(case)
-    candidates: dict[Node, list[Ranked]] = {}
+    candidates: dict[Node, Waiting] = {}
     for name in inputs["candidateCQs"]:
         queue = made.queues[name]
-        candidates[queue.node] = [(rank_of(info, now), info) for info in queue.workloads.values()]
+        candidates[queue.node] = Waiting([(rank_of(info, now), info) for info in queue.workloads.values()])
     visits = Visits(made.queues[inputs["preemptorCQ"]].node, candidates, Shares())
     actions = list(inputs.get("actions") or ())
     order = []
     while (node := visits.next()) is not None:
         order.append(node.name)
         if actions and actions.pop(0) == "drop":
-            visits.drop(node)
+            candidates[node].clear()
         else:
-            visits.waiting(node).popleft()
+            candidates[node].pop()
     return compare("order", order, list(case["want"]["wantOrder"] or ())) or Passed()
 
 
