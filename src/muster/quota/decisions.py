@@ -105,15 +105,22 @@ class Admission:
 class Eviction:
     """A workload that holds quota is told to stop. The state counts it as evicted already.
 
-    `entry`: for which it stops; its own where it stops for itself. `target`: on what grounds it is preempted.
+    `entry`: for which it stops; its own where it stops for itself. `target`: on what grounds it is preempted, which
+    also makes the message.
     """
 
     info: WorkloadInfo
     reason: str
-    message: str
     moment: Moment
     entry: Entry
     target: Target | None = None
+    said: str = ""
+
+    @property
+    def message(self) -> str:
+        if self.target is None or self.entry.queue is None:
+            return self.said
+        return messages.message_for(self.entry.info, self.entry.queue, self.target)
 
     def apply(self, document: Document) -> Document:
         now = self.moment.now

@@ -13,7 +13,6 @@ from muster.quota.decisions import Admission, CycleResult, Eviction, Moment, Rep
 from muster.quota.entries import NO_LONGER_FITS, OVERLAPS, Entry, Standing, to_reserve
 from muster.quota.gates import Gate, Gates
 from muster.quota.nomination import Proposer
-from muster.quota.preempting import messages
 from muster.quota.queueing import RequeueReason
 from muster.quota.queues import Victims
 from muster.quota.state import QueueState, QuotaState
@@ -156,7 +155,7 @@ class Processor:
         self._count(queue, entry.usage)
         if not verdict.moves.is_evicted:
             message = f"Evicted to migrate the workload to a more favorable flavor, variant {entry.info.key}"
-            self._evict(Eviction(verdict.moves, Evicted.FLAVOR_MIGRATION, message, self._moment, entry))
+            self._evict(Eviction(verdict.moves, Evicted.FLAVOR_MIGRATION, self._moment, entry, said=message))
         entry.migrate(f"Pending the migration from variant {verdict.moves.key}")
         return True
 
@@ -164,19 +163,18 @@ class Processor:
         self._claims.add(entry.targets)
         if entry.mode is Mode.PREEMPT:
             self._count(queue, entry.usage)
-            self._preempt(entry, queue)
+            self._preempt(entry)
         elif self._must_wait_for_pods(entry):
             self._count(queue, entry.usage)
             entry.refuse(Pending.WAITING_FOR_PODS_READY, WAITING_FOR_PODS, RequeueReason.FAILED_AFTER_NOMINATION)
         else:
             self._admit(entry, queue)
 
-    def _preempt(self, entry: Entry, queue: QueueState) -> None:
+    def _preempt(self, entry: Entry) -> None:
         for target in entry.targets:
             if target.info.is_evicted:
                 continue  # it has been told already
-            message = messages.message_for(entry.info, queue, target)
-            self._evict(Eviction(target.info, Evicted.PREEMPTED, message, self._moment, entry, target))
+            self._evict(Eviction(target.info, Evicted.PREEMPTED, self._moment, entry, target))
         entry.preempt(len(entry.targets))
 
     def _evict(self, eviction: Eviction) -> None:
@@ -196,7 +194,7 @@ class Processor:
             return False
         nodes = ", ".join(node.name for node in info.view.status.unhealthy_nodes)
         message = f"Workload was evicted as there was no replacement for unhealthy node(s): {nodes}"
-        self._evict(Eviction(info, Evicted.NODE_FAILURES, message, self._moment, entry))
+        self._evict(Eviction(info, Evicted.NODE_FAILURES, self._moment, entry, said=message))
         entry.standing = Standing.EVICTED
         return True
 

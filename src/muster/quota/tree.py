@@ -152,22 +152,35 @@ class Node:
     # Usage
 
     def add(self, what: FlavorResource, value: int) -> None:
-        used = self.usage.get(what, 0)
-        self.usage[what] = used + value
-        if self.parent is not None:
-            self.note_beyond(what)
-            free = max(0, self.guaranteed.get(what, 0) - used)
-            if value > free:
-                self.parent.add(what, value - free)
+        node = self
+        while True:
+            used = node.usage.get(what, 0)
+            node.usage[what] = used + value
+            if node.parent is None:
+                return
+            owned = node.subtree.get(what, 0)
+            if (used > owned) is not (used + value > owned):
+                node.note_beyond(what)
+            value -= max(0, node.guaranteed.get(what, 0) - used)
+            if value <= 0:
+                return
+            node = node.parent
 
     def remove(self, what: FlavorResource, value: int) -> None:
-        used = self.usage.get(what, 0)
-        self.usage[what] = used - value
-        if self.parent is not None:
-            self.note_beyond(what)
-            stored = used - self.guaranteed.get(what, 0)
-            if stored > 0:
-                self.parent.remove(what, min(value, stored))
+        node = self
+        while True:
+            used = node.usage.get(what, 0)
+            node.usage[what] = used - value
+            if node.parent is None:
+                return
+            owned = node.subtree.get(what, 0)
+            if (used > owned) is not (used - value > owned):
+                node.note_beyond(what)
+            stored = used - node.guaranteed.get(what, 0)
+            if stored <= 0:
+                return
+            value = min(value, stored)
+            node = node.parent
 
     def note_beyond(self, what: FlavorResource) -> None:
         assert self.parent is not None
