@@ -61,6 +61,7 @@ class Engine:
         self._to_flush: dict[str, None] = {}  # queues whose neighbours may fit now
         self._cohorts_to_flush: dict[str, None] = {}
         self._has_freed_nodes = False
+        self._short_of_nodes: set[str] = set()  # queues where quota would do, and places are missing
         self._waits: dict[str, Requeue] = {}
         self._rounds: dict[str, int] = {}  # how often in vain since anything moved, for those with flavors left to try
         self._cycles = 0
@@ -151,13 +152,6 @@ class Engine:
         if info.usage.topology:
             self._has_freed_nodes = True
 
-    def _with_topology(self) -> list[str]:
-        return [
-            name
-            for name, queue in self.state.queues.items()
-            if any(self.state.topologies.flavor(flavor) for flavor in queue.policy.flavors)
-        ]
-
     def used_by(self, local_queue: str) -> dict[str, int]:
         """By resource, what the admitted workloads of a local queue use."""
         total: dict[str, int] = {}
@@ -227,14 +221,16 @@ class Engine:
         self._flush_where(lambda queue: name in queue.policy.checks)
 
     def topology_changed(self, view: kueue.Topology) -> None:
-        self._forget_activity()
         self.state.set_topology(view)
-        self._has_freed_nodes = True
+        self._flush_where(lambda queue: self._has_topology(queue, view.metadata.name))
 
     def topology_removed(self, name: str) -> None:
-        self._forget_activity()
         self.state.remove_topology(name)
-        self._has_freed_nodes = True
+        self._flush_where(lambda queue: self._has_topology(queue, name))
+
+    def _has_topology(self, queue: QueueState, topology: str) -> bool:
+        flavors = (self.state.flavors.get(flavor) for flavor in queue.policy.flavors)
+        return any(flavor is not None and flavor.spec.topology_name == topology for flavor in flavors)
 
     def namespace_changed(self, view: core.Namespace) -> None:
         labels = view.metadata.labels or {}
@@ -277,7 +273,8 @@ class Engine:
     def _flush_now(self, now: Instant) -> None:
         self.state.settle()
         if self._has_freed_nodes:
-            self.flush(self._with_topology())
+            self.flush(self._short_of_nodes)
+            self._short_of_nodes.clear()
         for name in self._cohorts_to_flush:
             node = self.state.tree.cohorts.get(name)
             if node is not None:
@@ -381,6 +378,9 @@ class Engine:
             self.second_pass.retry(info, now)
         elif self.pending.requeue(info, decided.reason, now, decided.entry.pending_reason):
             self._waits[info.key] = decided
+            queue, entry = decided.entry.queue, decided.entry
+            if queue is not None and entry.assignment.places and self.state.fits_quota(queue, entry.usage.quota):
+                self._short_of_nodes.add(queue.name)
 
     def _plan_next(self, names: Sequence[str], result: CycleResult) -> None:
         """Where something was given or taken, the whole tree is looked at again. Else only queues that have another
