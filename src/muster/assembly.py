@@ -32,6 +32,7 @@ from muster.controllers.garbage import GarbageCollector
 from muster.controllers.jobs.batch import BatchJobController
 from muster.controllers.jobs.cron import CronJobController
 from muster.controllers.jobs.flow import JobFlowController
+from muster.controllers.jobs.pytorch import PyTorchJobController
 from muster.controllers.jobs.queues import QueueController
 from muster.controllers.jobs.volcano import VolcanoJobController
 from muster.controllers.namespaces import NamespaceController
@@ -282,6 +283,7 @@ def _controllers(
         "pod groups": PodGroupController(store, clock).run,
         "batch jobs": BatchJobController(store, clock).run,
         "volcano jobs": VolcanoJobController(store, clock).run,
+        "pytorch jobs": PyTorchJobController(store, clock).run,
         "volcano queues": QueueController(store, clock).run,
         "cron jobs": CronJobController(store, clock).run,
         "job flows": JobFlowController(store, clock).run,

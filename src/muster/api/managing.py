@@ -7,7 +7,7 @@ together hands `take_in` to the store.
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from muster.api import batch, core, errors, kueue
+from muster.api import batch, core, errors, kubeflow, kueue
 from muster.api.documents import child, made_child, objects, text
 from muster.api.kinds import Kind
 from muster.api.kueue import names
@@ -51,6 +51,10 @@ def is_controlled(metadata: Document) -> bool:
 
 def _hold_job(document: Document, find: Find) -> None:
     hold_back(document, made_child(document, "spec"), find)
+
+
+def _hold_pytorch_job(document: Document, find: Find) -> None:
+    hold_back(document, made_child(made_child(document, "spec"), "runPolicy"), find)
 
 
 def _hold_pod(document: Document, find: Find) -> None:
@@ -99,4 +103,8 @@ def _add(document: Document, field: str, value: object) -> None:
         listed.append(value)
 
 
-_BY_KIND: Final[Mapping[Kind, Callable[[Document, Find], None]]] = {batch.JOB: _hold_job, core.POD: _hold_pod}
+_BY_KIND: Final[Mapping[Kind, Callable[[Document, Find], None]]] = {
+    batch.JOB: _hold_job,
+    kubeflow.PYTORCH_JOB: _hold_pytorch_job,
+    core.POD: _hold_pod,
+}

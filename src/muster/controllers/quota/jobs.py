@@ -17,6 +17,7 @@ from muster.controllers.quota.surroundings import Surroundings
 from muster.quota.integrations import jobs, subjects
 from muster.quota.integrations.batch_job import BatchJobs
 from muster.quota.integrations.contract import Conflicting, JobIntegration, NamesPriorityClass
+from muster.quota.integrations.pytorch_job import PyTorchJobs
 from muster.quota.integrations.steps import NOTHING, Plan, Start, Step, Stop, World
 from muster.quota.settings import Settings
 from muster.quota.workloads import ADMITTED, EVICTED, FINISHED
@@ -27,7 +28,7 @@ from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Event, Selection, Store, Write
 
-INTEGRATIONS: tuple[JobIntegration, ...] = (BatchJobs(),)
+INTEGRATIONS: tuple[JobIntegration, ...] = (BatchJobs(), PyTorchJobs())
 _WORKERS = 8
 _SOON_SECONDS = 0.005
 _LATER_SECONDS = 10.0
