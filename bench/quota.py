@@ -263,33 +263,37 @@ class _Load:
             heapq.heappush(self._ends, (now + plan.runtime, plan.name, attempt))
 
     async def _end(self, started: float) -> None:
-        """Finishes what has run long enough, and stops what was told to."""
-        clock = SystemClock()
-        gates = Gates.default()
-        while self._finished < len(self.plans):
-            if time.perf_counter() - started > _PATIENCE:
-                raise TimeoutError(f"{self._finished} of {len(self.plans)} finished in {_PATIENCE:.0f} s")
-            over: list[str] = []
-            while self._ends and self._ends[0][0] <= time.perf_counter():
-                _, name, attempt = heapq.heappop(self._ends)
-                if self._running.get(name) == attempt:
-                    over.append(name)
-            stopped, self._stopping = self._stopping, set()
-            writes = []
-            for name in over:
-                found = self._last[name]
-                done = status.finish(found.document(), "Succeeded", "Job finished successfully", clock.now())
-                writes.append(status_patch(found, done))
-            for name in stopped:
-                found = self._last[name]
-                released = status.release(found.document(), status.Pending.PENDING_EVALUATION, clock.now(), gates)
-                writes.append(status_patch(found, released))
-            if not writes:
-                await asyncio.sleep(_TICK / 2)
-                continue
-            results = await self.store.write(writes)
-            for name, result in zip([*over, *stopped], results, strict=True):
-                self._settle(name, name in over, isinstance(result, Refused))
+        """Finishes what has run long enough, and stops what was told to. Jobs do not wait for each other's writes."""
+        async with asyncio.TaskGroup() as tasks:
+            while self._finished < len(self.plans):
+                now = time.perf_counter()
+                if now - started > _PATIENCE:
+                    raise TimeoutError(f"{self._finished} of {len(self.plans)} finished in {_PATIENCE:.0f} s")
+                over: list[str] = []
+                while self._ends and self._ends[0][0] <= now:
+                    _, name, attempt = heapq.heappop(self._ends)
+                    if self._running.get(name) == attempt:
+                        over.append(name)
+                stopped, self._stopping = self._stopping, set()
+                if over or stopped:
+                    tasks.create_task(self._write(over, list(stopped)))
+                wait = self._ends[0][0] - time.perf_counter() if self._ends else _TICK
+                await asyncio.sleep(min(max(wait, 0.0005), _TICK / 2))
+
+    async def _write(self, over: list[str], stopped: list[str]) -> None:
+        now, gates = SystemClock().now(), Gates.default()
+        writes: list[Write] = []
+        for name in over:
+            found = self._last[name]
+            done = status.finish(found.document(), "Succeeded", "Job finished successfully", now)
+            writes.append(status_patch(found, done))
+        for name in stopped:
+            found = self._last[name]
+            released = status.release(found.document(), status.Pending.PENDING_EVALUATION, now, gates)
+            writes.append(status_patch(found, released))
+        results = await self.store.write(writes)
+        for name, result in zip([*over, *stopped], results, strict=True):
+            self._settle(name, name in over, isinstance(result, Refused))
 
     def _settle(self, name: str, is_over: bool, is_refused: bool) -> None:
         if is_refused and is_over and name in self._running:

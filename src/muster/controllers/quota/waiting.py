@@ -31,8 +31,8 @@ _FIRST_PAUSE = 5.0
 _LONGEST_PAUSE = (
     60.0  # between two reports on one workload: who holds what, and how many are ahead, changes all the time
 )
-_BATCH = 32
-_BATCH_SECONDS = 0.1
+_BATCH = 8
+_BATCH_SECONDS = 0.1  # with the above: nobody is told late where few wait, and thousands cost little
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,7 @@ class Waiting:
                 self._told[key] = now, min(2 * pause, _LONGEST_PAUSE)
                 writing.append((wait, found))
                 patches.append(status_patch(found, made))
+            await asyncio.sleep(0)
         if patches:
             await self._write(writing, patches)
 

@@ -22,6 +22,7 @@ from muster.store.protocol import Options, Patch, Refused, Result, Revision, Sto
 _log = logging.getLogger(__name__)
 OPTIONS = Options(manager="muster-quota")
 _BATCH = 256
+_MOST_UNDER_WAY = 4
 _MOST_AHEAD = 512  # decisions that wait to be written: what is decided from is then still much like the store
 
 Decision = Admission | Eviction | Replacement
@@ -77,13 +78,17 @@ class Writer:
             self._engine.refused(key, found.read(kueue.Workload) if found is not None else None, now)
 
     async def run(self) -> None:
-        while True:
-            await self._filled.wait()
-            batch, self._due = self._due[:_BATCH], self._due[_BATCH:]
-            if not self._due:
-                self._filled.clear()
-            await self._write(batch)
-            self._emptied.set()
+        """Several batches are under way at a time: a decision does not wait until the one before it is on disk."""
+        places = asyncio.Semaphore(_MOST_UNDER_WAY)
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._filled.wait()
+                await places.acquire()
+                batch, self._due = self._due[:_BATCH], self._due[_BATCH:]
+                if not self._due:
+                    self._filled.clear()
+                self._emptied.set()
+                tasks.create_task(self._write(batch)).add_done_callback(lambda _: places.release())
 
     async def _write(self, batch: Sequence[Decision]) -> None:
         writing: list[tuple[Decision, Object]] = []
