@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from muster.api import fields
-from muster.api.core.validation import validate_pod_template
+from muster.api.core.validation import validate_pod_template, validate_quantity
 from muster.api.errors import FieldError
 from muster.api.kubeflow.defaults import CONTAINER, MASTER, WORKER
 from muster.api.kubeflow.views import PyTorchJob, PyTorchJobSpec, ReplicaSpec, RunPolicy
@@ -14,6 +14,7 @@ _RESTART_POLICIES = frozenset({"Always", "OnFailure", "Never", "ExitCode"})
 _CLEAN_POLICIES = frozenset({"None", "Running", "All"})
 _MANAGERS = frozenset({"kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue"})
 _SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_LONGEST_NAME = 63 - len("-master-0")
 _DEVICES = frozenset({"auto", "cpu", "gpu"})
 
 
@@ -22,12 +23,12 @@ def validate_pytorch_job(job: PyTorchJob) -> list[FieldError]:
 
 
 def _job(job: PyTorchJob) -> Iterator[FieldError]:
-    if len(job.metadata.name) > 63 or _SERVICE_NAME.fullmatch(job.metadata.name) is None:
+    if len(job.metadata.name) > _LONGEST_NAME or _SERVICE_NAME.fullmatch(job.metadata.name) is None:
         yield fields.invalid(
             "metadata.name",
             job.metadata.name,
-            "its services take this name, so it must be a DNS-1035 label: at most 63 lower case alphanumeric "
-            "characters or '-', starting with a letter and ending with an alphanumeric character",
+            f"its services are named after it, so it must be a DNS-1035 label: at most {_LONGEST_NAME} lower case "
+            "alphanumeric characters or '-', starting with a letter and ending with an alphanumeric character",
         )
     yield from _run_policy("spec.runPolicy", job.spec.run_policy or RunPolicy())
     yield from _processes(job.spec)
@@ -42,6 +43,7 @@ def _job(job: PyTorchJob) -> Iterator[FieldError]:
         if name == MASTER and role.replicas not in (None, 1):
             yield fields.invalid(f"{path}[{name}].replicas", role.replicas, "must be 1")
     yield from _elastic(job.spec)
+    yield from _gang(job.spec)
 
 
 def _role(path: str, role: ReplicaSpec) -> Iterator[FieldError]:
@@ -66,7 +68,23 @@ def _run_policy(path: str, policy: RunPolicy) -> Iterator[FieldError]:
         yield from fields.non_negative(f"{path}.{name}", value)
     yield from fields.one_of(f"{path}.managedBy", policy.managed_by, _MANAGERS)
     if policy.scheduling_policy is not None:
-        yield from fields.non_negative(f"{path}.schedulingPolicy.minAvailable", policy.scheduling_policy.min_available)
+        at = f"{path}.schedulingPolicy"
+        yield from fields.non_negative(f"{at}.minAvailable", policy.scheduling_policy.min_available)
+        yield from fields.non_negative(
+            f"{at}.scheduleTimeoutSeconds", policy.scheduling_policy.schedule_timeout_seconds
+        )
+        for name, amount in (policy.scheduling_policy.min_resources or {}).items():
+            yield from validate_quantity(f"{at}.minResources.{name}", amount)
+
+
+def _gang(spec: PyTorchJobSpec) -> Iterator[FieldError]:
+    """More than there are would be waited for without end."""
+    gang = (spec.run_policy or RunPolicy()).scheduling_policy
+    roles = (spec.pytorch_replica_specs or {}).values()
+    total = sum(1 if role.replicas is None else role.replicas for role in roles)
+    if gang is not None and gang.min_available is not None and gang.min_available > total:
+        message = f"must be at most the number of replicas, which is {total}"
+        yield fields.invalid("spec.runPolicy.schedulingPolicy.minAvailable", gang.min_available, message)
 
 
 def _processes(spec: PyTorchJobSpec) -> Iterator[FieldError]:
@@ -85,10 +103,17 @@ def _elastic(spec: PyTorchJobSpec) -> Iterator[FieldError]:
     elastic = spec.elastic_policy
     if elastic is None:
         return
-    yield from fields.positive("spec.elasticPolicy.minReplicas", elastic.min_replicas)
+    path = "spec.elasticPolicy"
+    if WORKER not in (spec.pytorch_replica_specs or {}):
+        yield fields.required("spec.pytorchReplicaSpecs[Worker]", "Required value: workers are what is elastic")
+    for name, value in (("minReplicas", elastic.min_replicas), ("nProcPerNode", elastic.n_proc_per_node)):
+        yield from fields.positive(f"{path}.{name}", value)
+    yield from fields.non_negative(f"{path}.maxRestarts", elastic.max_restarts)
+    if elastic.rdzv_port is not None and not 0 < elastic.rdzv_port < 2**16:
+        yield fields.invalid(f"{path}.rdzvPort", elastic.rdzv_port, "must be between 1 and 65535, inclusive")
     low, high = elastic.min_replicas, elastic.max_replicas
     if low is not None and high is not None and low > high:
-        yield fields.invalid("spec.elasticPolicy.maxReplicas", high, f"must be at least minReplicas, which is {low}")
+        yield fields.invalid(f"{path}.maxReplicas", high, f"must be at least minReplicas, which is {low}")
 
 
 def validate_pytorch_job_update(old: PyTorchJob, new: PyTorchJob) -> list[FieldError]:
