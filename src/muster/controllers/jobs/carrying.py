@@ -118,8 +118,9 @@ class Carrier:
             if plugin.name in decided.plugins_ended:
                 for made in plugin.objects(seen.job, _NO_KEY):
                     await self._remove(job, made)
-        if decided.plugins_ended:
+        if decided.status_after is not None:
             self._published.pop(job.uid, None)
+            _check(await self._current.write(job.key, [_status(job, decided.status_after, is_based=False)]))
 
     async def _delete(self, job: Object, decided: Plan) -> None:
         results = await self._current.write(job.key, list(_deleting(decided.ended, is_marked=decided.is_marked)))
@@ -177,9 +178,11 @@ def _check(results: Sequence[Result], allowed: tuple[type[ApiError], ...] = ()) 
         raise errors.Unavailable(f"refused: {result.error.message}") from result.error
 
 
-def _status(job: Object, status: Document) -> Patch:
+def _status(job: Object, status: Document, *, is_based: bool = True) -> Patch:
+    """`is_based`: not if the job has changed since it was looked at."""
     body = {"status": status}
-    return Patch(volcano.JOB, job.key, body, subresource="status", based_on=Revision(job.revision), options=OPTIONS)
+    based_on = Revision(job.revision) if is_based else None
+    return Patch(volcano.JOB, job.key, body, subresource="status", based_on=based_on, options=OPTIONS)
 
 
 def _key(meta: ObjectMeta) -> Key:

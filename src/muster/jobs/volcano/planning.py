@@ -71,6 +71,8 @@ class Plan:
     plugins_begun: Collection[str] = ()
     """Plugins whose objects are to be made."""
     plugins_ended: Collection[str] = ()
+    """Plugins whose objects are to be removed, before `status_after` says that there are none."""
+    status_after: Document | None = None
     handled: Sequence[Request] = ()
     told: Sequence[Told] = ()
     is_expired: bool = False
@@ -109,10 +111,9 @@ def _sync(seen: Seen, known: Known, step: Step, decision: Decision, now: Instant
     before = statuses.initiated(job, now)
     if seen.obstacle is not None and not groups.is_admitted(seen.group):
         return _wait(job, before, seen.obstacle, decision)
-    controlled = dict(before.controlled_resources or {})
-    begun = [name for name in sorted(job.spec.plugins or {}) if f"{_PLUGIN}{name}" not in controlled]
-    controlled |= {f"{_PLUGIN}{name}": name for name in begun}
-    before = replace(before, controlled_resources=controlled or None)
+    recorded = before.controlled_resources or {}
+    begun = [name for name in sorted(job.spec.plugins or {}) if f"{_PLUGIN}{name}" not in recorded]
+    before = replace(before, controlled_resources=_with_plugins(job) or None)
     left_over = _left_over(job, known)
     if groups.is_admitted(seen.group):
         work = syncing.work(job, known, {member.name for member in left_over})
@@ -138,6 +139,12 @@ def _sync(seen: Seen, known: Known, step: Step, decision: Decision, now: Instant
         told=_warnings(seen.group),
         again_after=decision.again_after,
     )
+
+
+def _with_plugins(job: volcano.Job) -> dict[str, str]:
+    """What is kept for the job, with the objects of all its plugins."""
+    plugins = {f"{_PLUGIN}{name}": name for name in sorted(job.spec.plugins or {})}
+    return {**(job.status.controlled_resources or {}), **plugins}
 
 
 def _wait(job: volcano.Job, before: volcano.JobStatus, obstacle: Told, decision: Decision) -> Plan:
@@ -195,21 +202,24 @@ def _kill(seen: Seen, known: Known, step: Step, decision: Decision, now: Instant
     tally = Tally()
     tally.add_members(doomed.left)
     tally.terminating += len(doomed.ended)
-    controlled = job.status.controlled_resources or {}
-    ended = [name.removeprefix(_PLUGIN) for name in controlled if name.startswith(_PLUGIN)]
     is_news = bool(doomed.ended) or decision.action is not Action.SYNC_JOB
-    before = replace(
-        statuses.initiated(job, now),
-        version=((job.status.version or 0) + 1 if is_news else job.status.version) or None,
-        controlled_resources={key: value for key, value in controlled.items() if not key.startswith(_PLUGIN)} or None,
-    )
+    version = (job.status.version or 0) + 1 if is_news else job.status.version
+    before = replace(statuses.initiated(job, now), version=version or None)
     after = _judged(job, step, tally.onto(before), decision, now)
+    controlled: list[str] = []
+    # A job that begins again goes on with what its plugins have: the same hosts, the same keys.
+    if phase_of(after.state.phase) is not Phase.RESTARTING:
+        if is_news:
+            # Also those that were made by somebody who did not get to write it down.
+            after = replace(after, controlled_resources=_with_plugins(job) or None)
+        controlled = [key for key in after.controlled_resources or {} if key.startswith(_PLUGIN)]
     return Plan(
         statuses.difference(job.status, after),
         is_status_first=True,
         ended=doomed.ended,
         is_group_deleted=_is_there(seen.group),
-        plugins_ended=ended,
+        plugins_ended=[key.removeprefix(_PLUGIN) for key in controlled],
+        status_after={"controlledResources": dict.fromkeys(controlled)} if controlled else None,
         handled=decision.handled,
         told=_executed(decision),
         again_after=decision.again_after,
@@ -278,10 +288,7 @@ def _after_the_end(seen: Seen, known: Known, requests: Sequence[Request], now: I
     decided = _kill(seen, known, step, Decision(handled=requests), now)
     if not decided.ended:
         going = sum(member.is_terminating for member in members.listed(known))
-        controlled = {
-            key: value for key, value in (job.status.controlled_resources or {}).items() if not key.startswith(_PLUGIN)
-        }
-        after = replace(job.status, terminating=going or None, controlled_resources=controlled or None)
+        after = replace(job.status, terminating=going or None)
         decided = changed(decided, status=statuses.difference(job.status, after))
     left = expiring.time_left(job, now)
     if left is None:
