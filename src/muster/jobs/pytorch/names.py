@@ -15,7 +15,7 @@ OUR_MANAGER = "kubeflow.org/training-operator"
 
 RESTARTS = "muster.dev/restarts"
 """On a job: how many of its pods were replaced because they had failed. The status of a PyTorchJob has no place for it,
-and the pods that it counts are gone."""
+and the pods that it counts are gone. Where the answer to a write is lost one may count twice, but none is missed."""
 
 ROLES = (MASTER, WORKER)
 
