@@ -6,7 +6,7 @@ other), and only over trees in which something happened. Admissions count at onc
 that as many single cycles would reach.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +23,7 @@ from muster.quota.settings import Settings
 from muster.quota.state import QueueState, QuotaState
 from muster.quota.workloads import FINISHED, WorkloadInfo
 
+_MOST_ROUNDS: Final = 4
 DEFAULT_QUEUE: Final = "default"
 """The ClusterQueue of workloads that name no queue."""
 
@@ -314,10 +315,11 @@ class Engine:
             if self._cycle is None:
                 self._cycle = Cycle(self.state, self.pending, self.ranges)
             self._cycles += 1
+            midway = {info.key for info in heads if info.scan is not None and info.scan.has_untried}
             result = self._cycle.run([*again, *heads], now, self._cycles)
             step.is_attempt = True
             self._take(result, step, now)
-            self._plan_next(names, result)
+            self._plan_next(names, result, midway)
         if not self._dirty:
             step.waits = list(self._waits.values())
             self._waits.clear()
@@ -382,9 +384,9 @@ class Engine:
             if queue is not None and entry.assignment.places and self.state.fits_quota(queue, entry.usage.quota):
                 self._short_of_nodes.add(queue.name)
 
-    def _plan_next(self, names: Sequence[str], result: CycleResult) -> None:
+    def _plan_next(self, names: Sequence[str], result: CycleResult, midway: Set[str]) -> None:
         """Where something was given or taken, the whole tree is looked at again. Else only queues that have another
-        head now, or whose head has flavors left to try; and, since what kept them out may have been one of the others,
+        head now, or whose head will see other flavors; and, since what kept them out may have been one of the others,
         those that were skipped."""
         if result.has_progress:
             self._rounds.clear()
@@ -397,7 +399,7 @@ class Engine:
         for name in names:
             head = self.pending.peek(name)
             before = looked_at.get(head.key) if head is not None else None
-            if head is None or before is None or self._may_try_next(head, name):
+            if head is None or before is None or self._may_try_again(head, name, midway):
                 has_changed = True
                 self._touch(name)
             elif before.entry.standing is Standing.SKIPPED:
@@ -406,11 +408,13 @@ class Engine:
             for name in skipped:
                 self._touch(name)
 
-    def _may_try_next(self, head: WorkloadInfo, queue: str) -> bool:
-        if head.scan is None or not head.scan.has_untried:
+    def _may_try_again(self, head: WorkloadInfo, queue: str, midway: Set[str]) -> bool:
+        """It has flavors left to try, or this time it began in the middle of them: next time it will see others."""
+        has_untried = head.scan is not None and head.scan.has_untried
+        if not has_untried and head.key not in midway:
             return False
         rounds = self._rounds[head.key] = self._rounds.get(head.key, 0) + 1
-        return rounds <= len(self.state.queues[queue].policy.flavors)
+        return rounds <= _MOST_ROUNDS * len(self.state.queues[queue].policy.flavors)
 
     def _touch(self, queue: str) -> None:
         if queue:
