@@ -19,7 +19,7 @@ from muster.runtime.clock import VirtualClock, run_virtual
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Bind, Create, Delete, Patch, Selection, Write
 
-SEEDS, STEPS = 12, 40
+SEEDS, STEPS = 6, 40
 KEY = Key("default", "j")
 PARTS = (core.POD, core.SERVICE, volcano.POD_GROUP)
 
