@@ -248,7 +248,7 @@ def test_a_pass_decides_what_single_head_cycles_would(world: World, endings: lis
 
 
 def test_a_head_that_began_in_the_middle_of_its_flavors_is_looked_at_again() -> None:
-    """Found by the test above: with the other head's reservation on one flavor, it fits on the other, in a later cycle."""
+    """Found by the test above: where the other head waits on one flavor, it fits on the other, a cycle later."""
     queues = [
         _strict("q0", {"spot": 5, "on-demand": 7}),
         _strict("q1", {"on-demand": 1, "spot": 2}),
