@@ -1,6 +1,6 @@
 """Which of the things that happened calls for an action now, and which for one later."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from muster.api import volcano
@@ -48,10 +48,13 @@ def decide(
         if left > 0:
             waits.append(left)
             continue
-        handled.append(request)
-        handled += (other for other in told if _is_settled_by(other, answer.action, request))
-        return Decision(answer.action, request, handled)
-    return Decision(handled=handled, again_after=min(waits, default=None))
+        settled = [other for other in told if other is request or _is_settled_by(other, answer.action, request)]
+        return Decision(answer.action, request, _among(told, [*handled, *settled]))
+    return Decision(handled=_among(told, handled), again_after=min(waits, default=None))
+
+
+def _among(told: Sequence[Request], handled: Collection[Request]) -> list[Request]:
+    return [request for request in told if request in handled]
 
 
 def _while_winding_down(phase: Phase, told: Sequence[Request]) -> Decision:
