@@ -16,6 +16,7 @@ from muster.agent import devices, directories, environment, logs, messages, pods
 from muster.agent.devices import Grant, Ledger, Machine
 from muster.agent.environment import Sources
 from muster.agent.logs import LogOptions
+from muster.agent.peers import Resolver
 from muster.agent.pods import PodWorker, Surroundings
 from muster.agent.registration import Identity, Registration
 from muster.agent.reporting import Reporter
@@ -88,6 +89,7 @@ class Agent:
             base=_own_environment() if config.base is None else config.base,
             allocatable=config.machine.amounts(),
             fetch=self._fetch,
+            resolver=Resolver(self._get, clock),
             spawn=self._spawn,
             ended=self._ended,
             forgotten=self._forgotten,

@@ -13,10 +13,23 @@ from pathlib import Path
 
 import aiohttp
 
-from muster.agent import devices, directories, environment, lifecycle, logs, messages, probes, status, telling, volumes
+from muster.agent import (
+    devices,
+    directories,
+    environment,
+    lifecycle,
+    logs,
+    messages,
+    peers,
+    probes,
+    status,
+    telling,
+    volumes,
+)
 from muster.agent.devices import Grant
 from muster.agent.environment import ConfigMissing, Facts, Sources
 from muster.agent.messages import Effect, Event
+from muster.agent.peers import Peers, Resolver
 from muster.agent.reporting import Reporter
 from muster.agent.runtime import NO_LIMITS, Attempt, Executes, Exit, Launch, Limits, Running, Runtime, Unlaunchable
 from muster.agent.states import ContainerPlan, Plan, Role, State
@@ -53,6 +66,7 @@ class Surroundings:
     base: Mapping[str, str]  # environment that every container starts from
     allocatable: Mapping[str, int]
     fetch: Callable[[core.Pod], Awaitable[Sources]]
+    resolver: Resolver
     spawn: Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
     ended: Callable[["PodWorker"], None]  # it holds nothing any more
     forgotten: Callable[["PodWorker"], None]  # it is over and its object is not ours to report on
@@ -264,6 +278,8 @@ class PodWorker:
         around = self._around
         container = self._container(name)
         sources = await around.fetch(self.pod)
+        found = await self._peers(container, sources)
+        sources = found.in_sources(sources) if found is not None else sources
         facts = Facts(self.pod, around.host_ip, around.allocatable)
         work, temporary = self.home / "work", self.home / "tmp"
         for directory in (work, temporary):
@@ -278,15 +294,34 @@ class PodWorker:
             **devices.visibility(self.grant, name),
             **{volumes.variable(volume): str(path.absolute()) for volume, path in paths.items()},
         }
+        if found is not None:
+            hosts = self.home / "hosts"
+            directories.write_whole(hosts, found.hosts_file(self.pod.spec.subdomain or "").encode())
+            base["MUSTER_HOSTS_FILE"] = str(hosts.absolute())
         env = environment.variables(container, facts, sources, base)
+        argv = environment.command(container, env)
+        if found is not None:
+            env = {variable: found.in_text(value) for variable, value in env.items()}
+            argv = [found.in_text(word) for word in argv]
         return Launch(
             attempt=self._attempt(name, number),
             name=f"{self.uid}-{name}",
-            argv=environment.command(container, env),
+            argv=argv,
             env=env,
             cwd=work / container.working_dir if container.working_dir else work,
             limits=limits_of(container),
         )
+
+    async def _peers(self, container: core.Container, sources: Sources) -> Peers | None:
+        """Those that it will hear of; None where it has none."""
+        pattern = peers.pattern_of(self.pod)
+        if pattern is None:
+            return None
+        said = [variable.value or "" for variable in container.env]
+        texts = [*said, *container.command, *container.args, *peers.texts_of(sources)]
+        needed = peers.named_alone(pattern, said)
+        found = await self._around.resolver.find(self.pod, peers.mentioned(pattern, texts), needed)
+        return Peers(pattern, found)
 
     async def _pre_stop(self, name: str, number: int, until: Instant) -> None:
         clock = self._around.clock

@@ -28,8 +28,8 @@ Stopping as `running`, and Exited as `terminated`, or as `waiting` with reason C
 _VOLCANO_JOB = """\
 What `status.state.phase` of a Volcano Job says; `status.conditions` lists the phases it has been in. Restarts are
 counted in `status.retryCount`. Completed, Failed and Terminated are final. In each phase the controller keeps the pods
-as they should be: it makes what is missing while the job is Pending, Running or Restarting, and ends what still runs in all
-others.
+as they should be: it makes what is missing while the job is Pending, Running or Restarting, and ends what still runs in
+all others.
 """
 
 _Of = TypeVar("_Of", bound=StrEnum)

@@ -240,8 +240,8 @@ def test_the_group_follows_the_jobs_edits():
 # Pods
 
 
-def _made(job: Document, *wanted: NewPod, **options: bool) -> list[Document]:
-    return list(make_pods(as_job(job), job, wanted, **options))
+def _made(job: Document, *wanted: NewPod, is_forwarded: bool = False) -> list[Document]:
+    return list(make_pods(as_job(job), job, wanted, is_forwarded=is_forwarded))
 
 
 def test_the_pods_of_a_job():

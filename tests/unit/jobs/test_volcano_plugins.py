@@ -16,8 +16,8 @@ from muster.jobs.volcano.plugins.contract import parse
 KEY = KeyPair("private", "public")
 
 
-def pod_of(plugins: dict[str, list[str]], *tasks: Document, task: int = 0, number: int = 0, **spec: object) -> Document:
-    document = job_document(*tasks, plugins=plugins, **spec)
+def pod_of(plugins: dict[str, list[str]], *tasks: Document, task: int = 0, number: int = 0) -> Document:
+    document = job_document(*tasks, plugins=plugins)
     job = as_job(document)
     (pod,) = make_pods(job, document, [NewPod(task, number)], load(job).plugins)
     return pod
