@@ -1,0 +1,106 @@
+"""A Volcano Job as a user applies it, on a real platform with real processes that find each other by name."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.e2e.cli_platform import Platform, platform
+
+from muster.api import raw
+from muster.api.raw import Document
+
+MASTER = """
+import os, socket
+server = socket.create_server(("", int(os.environ["MASTER_PORT"])))
+heard = [server.accept()[0].makefile().readline().strip() for _ in range(int(os.environ["WORLD_SIZE"]) - 1)]
+print("rank", os.environ["RANK"], "heard", *sorted(heard), flush=True)
+"""
+WORKER = """
+import os, socket, time
+for _ in range(200):
+    try:
+        peer = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), 5)
+        break
+    except ConnectionRefusedError:
+        time.sleep(0.1)
+peer.sendall(os.environ["RANK"].encode() + b"\\n")
+hosts = open(os.environ["MUSTER_HOSTS_FILE"]).read()
+assert "rendezvous-worker-1.rendezvous" in hosts, hosts
+assert len(open(os.environ["MUSTER_VOLUME_RENDEZVOUS_SVC"] + "/worker.host").read().split()) == 2
+"""
+
+
+def a_job(port: int) -> Document:
+    def task(name: str, replicas: int, program: str) -> Document:
+        container = {"name": "main", "image": "host", "command": ["python3", "-c", program]}
+        return {
+            "name": name,
+            "replicas": replicas,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        }
+
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "rendezvous", "namespace": "default"},
+        "spec": {
+            "minAvailable": 3,
+            "plugins": {"pytorch": [f"--port={port}"], "svc": []},
+            "policies": [{"event": "PodFailed", "action": "AbortJob"}],
+            "tasks": [task("master", 1, MASTER), task("worker", 2, WORKER)],
+        },
+    }
+
+
+KEYS = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: keys, namespace: default}
+spec:
+  plugins: {ssh: []}
+  tasks:
+  - name: only
+    replicas: 1
+    template:
+      spec:
+        restartPolicy: Never
+        containers:
+        - {name: main, image: host, command: [sh, -c, "ssh-keygen -l -f $MUSTER_VOLUME_KEYS_SSH/id_rsa.pub"]}
+"""
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[Platform]:
+    with platform() as found:
+        yield found
+
+
+def until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def phase(up: Platform, name: str) -> str:
+    status: Document = up.client.get("jobs.batch.volcano.sh", name).get("status") or {}
+    return str((status.get("state") or {}).get("phase"))
+
+
+def test_members_find_each_other_by_name(up: Platform) -> None:
+    done = up.muster("apply", "-f", "-", stdin=raw.to_yaml(a_job(29571)))
+    assert "created" in done.stdout, done.stderr
+    until(lambda: phase(up, "rendezvous") in ("Completed", "Failed", "Aborted"))
+    logs = {name: up.muster("logs", f"rendezvous-{name}").stdout for name in ("master-0", "worker-0", "worker-1")}
+    assert phase(up, "rendezvous") == "Completed", logs
+    assert logs["master-0"] == "rank 0 heard 1 2\n"
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen here")
+def test_members_have_a_key_of_their_own(up: Platform) -> None:
+    done = up.muster("apply", "-f", "-", stdin=KEYS)
+    assert "created" in done.stdout, done.stderr
+    until(lambda: phase(up, "keys") in ("Completed", "Failed"))
+    assert up.muster("logs", "keys-only-0").stdout.startswith("2048 SHA256:")
+    assert phase(up, "keys") == "Completed"
