@@ -39,12 +39,18 @@ def main(names: list[str]) -> int:
     return 0
 
 
-def _by_shape(figures: list[Figure]) -> dict[str, dict[str, object]]:
-    """`shape.what` as one entry a shape, for those who compare."""
-    shapes: dict[str, dict[str, object]] = {}
-    for shape, dot, what in (figure.name.partition(".") for figure in figures):
-        if dot:
-            shapes.setdefault(shape, {})[what] = next(f.value for f in figures if f.name == f"{shape}.{what}")
+def _by_shape(figures: list[Figure]) -> dict[str, object]:
+    """`shape.what` as one entry a shape, for those who compare; `shape.what.kind` goes one deeper."""
+    shapes: dict[str, object] = {}
+    for figure in figures:
+        *path, last = figure.name.split(".")
+        level: dict[str, object] = shapes
+        for name in path:
+            below = level.setdefault(name, {})
+            assert isinstance(below, dict), f"{figure.name}: {name} is a figure already"
+            level = below
+        if path:
+            level[last] = figure.value
     return shapes
 
 
