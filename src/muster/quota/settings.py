@@ -72,4 +72,4 @@ class Settings:
     copied_labels: tuple[str, ...] = ()
     """Labels of a job that its workload gets too, when it is made."""
     placement_patience: float = 30.0
-    """Seconds that a pod may stay unschedulable where its topology assignment put it, until the workload is put back."""
+    """Seconds that a pod may stay unschedulable where its topology assignment put it; then the workload is put back."""
