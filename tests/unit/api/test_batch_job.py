@@ -163,9 +163,9 @@ def test_a_job_that_was_stored_before_it_had_a_selector_may_still_change():
     old = decode_view(
         batch.JOB, raw.encode({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": POD}}})
     )
-    made = {"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": POD}, "suspend": True}}
     labels = {"batch.kubernetes.io/controller-uid": "u", "batch.kubernetes.io/job-name": "j"}
-    made["spec"]["template"]["metadata"] = {"labels": labels}
+    template = {"metadata": {"labels": labels}, "spec": POD}
+    made = {"metadata": {"name": "j", "uid": "u"}, "spec": {"template": template, "suspend": True}}
     assert batch.JOB.validate_update(old, decode_view(batch.JOB, raw.encode(made))) == []
 
 

@@ -19,12 +19,20 @@ from tests.unit.quota.integration_worlds import (
 
 from muster.api import conditions, kueue
 from muster.api.objects import Object
-from muster.api.raw import Document, copy, encode
+from muster.api.raw import JSON, Document, copy, encode
 from muster.quota.integrations import jobs, making
 from muster.quota.integrations.batch_job import BatchJobs
 from muster.quota.integrations.contract import Conflicting
 from muster.quota.integrations.ranking import Classes
-from muster.quota.integrations.steps import ChangeStatus, ChangeWorkload, MakeWorkload, Start, Stop, World
+from muster.quota.integrations.steps import (
+    ChangeStatus,
+    ChangeWorkload,
+    MakeWorkload,
+    RemoveWorkload,
+    Start,
+    Stop,
+    World,
+)
 from muster.quota.settings import PodsReady, Settings
 
 QUEUED: Final = "muster.dev/queued"
@@ -217,7 +225,7 @@ def test_only_one_workload_is_kept():
     job = a_job()
     extra = changed(a_workload(a_job(parallelism=1)), metadata={"name": "other", "uid": "uid-o"})
     found = plan(job, a_workload(job), extra)
-    assert [entry.found.key.name for entry in found.steps] == ["other"]
+    assert step(found, RemoveWorkload).found.key.name == "other"
 
 
 def test_a_waiting_job_moves_to_another_queue_with_its_workload():
@@ -390,7 +398,7 @@ def test_an_evicted_one_is_marked_when_it_stops():
 ELASTIC: Final = {"kueue.x-k8s.io/elastic-job": "true"}
 
 
-def elastic(count: int, generation: int = 1, **spec: object) -> Document:
+def elastic(count: int, generation: int = 1, **spec: JSON) -> Document:
     job = a_job(annotations=ELASTIC, parallelism=count, completions=10, **spec)
     job["metadata"]["generation"] = generation
     return job
@@ -425,7 +433,7 @@ def test_of_two_slices_that_hold_quota_the_older_is_finished():
     new = Object(kueue.WORKLOAD, encode(document))
     found = plan(elastic(5, 2, suspend=False, status=RUNNING), old, new)
     assert condition(status_of(found), "Finished") == ("True", "WorkloadSliceReplaced")
-    assert found.steps[0].found.key.name == old.key.name
+    assert step(found, ChangeStatus).found.key.name == old.key.name
 
 
 def test_names_tell_workloads_apart():

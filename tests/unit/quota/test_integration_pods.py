@@ -14,7 +14,7 @@ from muster.quota.gates import Gates
 from muster.quota.integrations import jobs, pods
 from muster.quota.integrations.contract import PodSetInfo
 from muster.quota.integrations.pods import Member, Unfit
-from muster.quota.integrations.steps import MakeWorkload
+from muster.quota.integrations.steps import ChangeStatus, MakeWorkload
 
 K: Final = "kueue.x-k8s.io/"
 GATES: Final = Gates.default()
@@ -168,6 +168,7 @@ def test_a_group_says_that_pods_are_missing():
     assert subject is not None
     assert subject.waits_for_pods is True
     (step,) = jobs.plan(subject, [workload], WORLD).steps
+    assert isinstance(step, ChangeStatus)
     (condition,) = step.made["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("WaitingForReplacementPods", "True")
 
