@@ -67,7 +67,7 @@ def trees(draw: st.DrawFn) -> tuple[list[tuple[str, int, int]], list[int]]:
     return queues, [draw(st.integers(1, 6)) for _ in queues]
 
 
-@testing(max_examples=200)
+@testing(max_examples=80)
 @given(trees())
 def test_the_order_is_that_of_a_plain_tournament(made: tuple[list[tuple[str, int, int]], list[int]]) -> None:
     queues, asked = made

@@ -15,7 +15,7 @@ from muster.quota.tree import Node
 from muster.quota.workloads import WorkloadInfo
 
 Found = list[tuple[WorkloadInfo, str]]
-EXAMPLES = 80
+EXAMPLES = 40
 
 
 @settings(max_examples=EXAMPLES, deadline=None)

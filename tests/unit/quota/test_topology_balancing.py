@@ -75,7 +75,7 @@ def holdings(counts: LevelCounts, rows: tuple[int, ...], is_led: bool) -> list[i
 
 
 @given(levels(), st.integers(1, 20), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_set_holds_all_and_no_smaller_surplus_is_possible(counts: LevelCounts, wanted: int, is_led: bool) -> None:
     found = fewest_domains(counts, wanted, is_led=is_led)
     if found is None:
@@ -92,7 +92,7 @@ def test_the_set_holds_all_and_no_smaller_surplus_is_possible(counts: LevelCount
 
 
 @given(levels(), st.integers(1, 20), st.integers(1, 5), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_each_domain_gets_the_threshold_and_no_more_than_it_holds(
     counts: LevelCounts, wanted: int, threshold: int, is_led: bool
 ) -> None:

@@ -60,7 +60,7 @@ def columns(room: Rooms, shape: Shape, *, is_led: bool) -> tuple[Tree, Counts, l
 
 
 @given(rooms(), shapes(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_domain_counts_as_domain_by_domain(room: Rooms, shape: Shape, is_led: bool) -> None:
     _, counts, _ = columns(room, shape, is_led=is_led)
     if not is_led:
@@ -77,7 +77,7 @@ def test_every_domain_counts_as_domain_by_domain(room: Rooms, shape: Shape, is_l
 
 
 @given(rooms(), shapes(), st.integers(1, 40), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_pods_are_dealt_out_as_domain_by_domain(room: Rooms, shape: Shape, count: int, ascending: bool) -> None:
     ascending = ascending and shape.is_unconstrained
     count = max(count - count % shape.slice_size, shape.slice_size)
@@ -93,7 +93,7 @@ def test_pods_are_dealt_out_as_domain_by_domain(room: Rooms, shape: Shape, count
 
 
 @given(rooms(), shapes(), st.integers(1, 40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_leader_and_its_workers_fit_where_they_are_put(room: Rooms, shape: Shape, count: int) -> None:
     count -= count % shape.slice_size
     ascending = shape.is_unconstrained

@@ -184,7 +184,7 @@ async def test_without_quota_workloads_are_explained_by_what_they_say(store: Emb
     assert (await store.get(kueue.WORKLOAD, Key("default", "w"))).key.name == "w"
 
 
-@pytest.mark.parametrize("many", [3000])
+@pytest.mark.parametrize("many", [1500])
 @on_virtual_time
 async def test_a_long_line_is_listed_whole(clock: VirtualClock, many: int) -> None:
     async with a_world(clock) as world:
