@@ -23,7 +23,7 @@ demo: $(STAMP)          ## start four nodes, train a model as a gang, show the r
 	$(BIN)/python examples/demo.py
 
 test: $(STAMP)          ## all tests that need no foreign server
-	$(BIN)/python -m pytest -n 4 --dist worksteal
+	$(BIN)/python -m pytest -n 4 --dist loadfile
 
 # Newer than most that are installed: it sends protobuf. Pinned in tools/kubectl/go.mod; needs Go.
 KUBECTL_VERSION = $(shell sed -n 's,.*k8s.io/kubectl v0,v1,p' tools/kubectl/go.mod | head -1)

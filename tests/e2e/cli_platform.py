@@ -72,7 +72,8 @@ def platform(*options: str) -> Iterator[Platform]:
         finally:
             end(process)
             for left in processes_of(directory):
-                left.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    left.kill()
 
 
 def start(data: Path, log: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
