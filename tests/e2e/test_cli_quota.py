@@ -1,7 +1,6 @@
 """Quota as an administrator and a user see it: queues, reasons, the visibility API and metrics of a real platform."""
 
 import json
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import urllib3
 from tests.e2e.cli_platform import Platform, platform
+from tests.e2e.kubectl_runner import require_kubectl
 
 SETUP = """
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -31,6 +31,7 @@ kind: LocalQueue
 metadata: {name: team, namespace: default}
 spec: {clusterQueue: research}
 """
+WAITING = ("second", "third", "huge")
 
 
 def a_job(name: str, cpu: str = "200m") -> str:
@@ -88,7 +89,11 @@ def test_queues_show_who_waits_and_what_is_used(up: Platform) -> None:
 def test_why_a_job_waits(up: Platform) -> None:
     shown = up.muster("why", "third").stdout
     assert shown.startswith("Job third: Waiting (Workload job-third-")
-    assert "in its ClusterQueue" in shown  # before or after the other one that waits: they were made in the same second
+    # Who was made in the same second stands in the order of uids; but each has a place of its own, and is told so.
+    places = {name: json.loads(up.muster("why", name, "-o", "json").stdout)["position"] for name in WAITING}
+    assert sorted(places.values()) == [0, 1, 2]
+    ahead = f"{places['third']} ahead in its ClusterQueue" if places["third"] else "first in its ClusterQueue"
+    assert ahead in shown
     assert "Missing: 200m cpu of flavor any. It asks for 200m, /research has 0 left." in shown
     assert "HELD BY" in shown
     document = json.loads(up.muster("why", "job/third", "-o", "json").stdout)
@@ -123,8 +128,7 @@ spec:
 
 
 def test_the_visibility_api_with_kubectl(up: Platform) -> None:
-    if shutil.which("kubectl") is None:
-        pytest.skip("no kubectl")
+    require_kubectl()
     path = "/k8s/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/research/pendingworkloads"
     done = subprocess.run(
         ["kubectl", "get", "--raw", path], env=up.env, capture_output=True, text=True, timeout=30, check=True

@@ -5,7 +5,7 @@ has them too). Whoever tries something out takes it back exactly: `remove` and `
 `remove_usage` of an amount are inverses.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -299,11 +299,6 @@ class QuotaState:
             if flavor is not None and not flavor.fits(wanted):
                 return False
         return True
-
-    def sharing_tree(self, queue: QueueState) -> Iterable[QueueState]:
-        """All queues that lend to each other with this one, itself included."""
-        for node in queue.node.root().queues():
-            yield self.queues[node.name]
 
 
 def _is_check_active(check: kueue.AdmissionCheck) -> bool:

@@ -107,9 +107,6 @@ class Node:
         limit = self.nominal(what) if self.is_queue else self.owned(what)
         return limit < self.used(what) + more
 
-    def is_within_nominal(self, whats: Iterable[FlavorResource]) -> bool:
-        return all(self.owned(what) >= self.used(what) for what in whats)
-
     def borrow_height(self, what: FlavorResource, more: int) -> tuple[int, bool]:
         """How high up the tree the lender is (0: nobody lends), and whether there is anybody above who could be asked
         to give back."""
@@ -305,9 +302,6 @@ class QuotaTree:
 
     def _roots(self) -> list[Node]:
         return [node for node in (*self.queues.values(), *self.cohorts.values()) if node.parent is None]
-
-    def cohort_of(self, queue: str) -> str:
-        return self._parents.get((True, queue), "")
 
 
 def _recount(node: Node) -> None:

@@ -99,7 +99,37 @@ class ScanPosition:
         return any(index != -1 for indexes in self.tried for index in indexes.values())
 
 
-class WorkloadInfo:
+class Told:
+    """What a workload's own conditions say of it."""
+
+    __slots__ = ("conditions", "view")
+
+    view: kueue.Workload
+    conditions: Mapping[str, Condition]
+    """By type."""
+
+    def is_true(self, condition: str) -> bool:
+        found = self.conditions.get(condition)
+        return found is not None and found.status == "True"
+
+    @property
+    def is_active(self) -> bool:
+        return self.view.spec.active is not False
+
+    @property
+    def has_reservation(self) -> bool:
+        return self.is_true(QUOTA_RESERVED)
+
+    @property
+    def is_admitted(self) -> bool:
+        return self.is_true(ADMITTED)
+
+    @property
+    def is_evicted(self) -> bool:
+        return self.is_true(EVICTED)
+
+
+class WorkloadInfo(Told):
     """`queue` is the ClusterQueue: of the reservation where there is one, else where it waits."""
 
     __slots__ = (
@@ -108,7 +138,6 @@ class WorkloadInfo:
         "_usage",
         "base_priority",
         "beyond_limits",
-        "conditions",
         "created",
         "key",
         "local_queue",
@@ -118,7 +147,6 @@ class WorkloadInfo:
         "queue",
         "queued_since",
         "scan",
-        "view",
     )
 
     def __init__(self, view: kueue.Workload, queue: str, settings: Settings) -> None:
@@ -126,7 +154,7 @@ class WorkloadInfo:
         self.key = f"{view.metadata.namespace}/{view.metadata.name}"
         self.queue = queue
         self.local_queue = f"{view.metadata.namespace}/{view.spec.queue_name or ''}"
-        self.conditions: dict[str, Condition] = {condition.type: condition for condition in view.status.conditions}
+        self.conditions = {condition.type: condition for condition in view.status.conditions}
         self.base_priority = view.spec.priority or 0
         self.priority = self.base_priority + _boost(view, settings)
         self.created = _instant(view.metadata.creation_timestamp)
@@ -162,38 +190,13 @@ class WorkloadInfo:
 
     # State
 
-    def is_true(self, condition: str) -> bool:
-        found = self.conditions.get(condition)
-        return found is not None and found.status == "True"
-
-    def has_reason(self, condition: str, reason: str) -> bool:
-        """The condition is true for that reason."""
-        found = self.conditions.get(condition)
-        return found is not None and found.status == "True" and found.reason == reason
-
     @property
     def uid(self) -> str:
         return self.view.metadata.uid
 
     @property
-    def is_active(self) -> bool:
-        return self.view.spec.active is not False
-
-    @property
     def is_finished(self) -> bool:
         return self.is_true(FINISHED)
-
-    @property
-    def has_reservation(self) -> bool:
-        return self.is_true(QUOTA_RESERVED)
-
-    @property
-    def is_admitted(self) -> bool:
-        return self.is_true(ADMITTED)
-
-    @property
-    def is_evicted(self) -> bool:
-        return self.is_true(EVICTED)
 
     @property
     def holds_quota(self) -> bool:

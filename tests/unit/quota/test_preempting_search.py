@@ -222,7 +222,8 @@ class _Plain:
         return kept if is_enough else []
 
     def _fair_candidates(self) -> Iterator[WorkloadInfo]:
-        for queue in self.state.sharing_tree(self.queue):
+        for node in self.queue.node.root().queues():
+            queue = self.state.queues[node.name]
             if queue is self.queue:
                 policy = self.policy.within_queue
             elif any(queue.node.used(what) > queue.node.nominal(what) for what in self.needing):

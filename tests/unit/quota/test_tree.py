@@ -244,7 +244,8 @@ def test_a_changed_quota_counts_usage_anew(tree: QuotaTree, taken: list[Step]) -
     for step in taken:
         queue_of(tree, step).add(step.what, step.amount)
     name, node = next(iter(tree.queues.items()))
-    tree.set_queue(name, tree.cohort_of(name), {CPU: Quota(3, lending_limit=1)}, node.weight)
+    parent = node.parent.name if node.parent is not None else ""
+    tree.set_queue(name, parent, {CPU: Quota(3, lending_limit=1)}, node.weight)
     tree.settle()
     for cohort in tree.cohorts.values():
         assert cohort.used(CPU) == plain_usage(cohort, CPU)

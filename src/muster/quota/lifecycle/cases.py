@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from muster.api import conditions, kueue, timestamps
-from muster.api.meta import Condition, Instant
+from muster.api.meta import Instant
 from muster.api.raw import Document
 from muster.quota import status
 from muster.quota.decisions import NORMAL, Event, EventType
@@ -14,7 +14,7 @@ from muster.quota.gates import Gates
 from muster.quota.queues import Queue, Stop, read_queue
 from muster.quota.settings import Settings
 from muster.quota.status import Evicted, Pending
-from muster.quota.workloads import ADMITTED, EVICTED, ON_HOLD, QUOTA_RESERVED
+from muster.quota.workloads import ON_HOLD, QUOTA_RESERVED, Told
 
 REQUEUING_LIMIT: Final = "RequeuingLimitExceeded"
 MAXIMUM_TIME: Final = "MaximumExecutionTimeExceeded"
@@ -80,17 +80,17 @@ class Plan:
 NOTHING: Final = Plan()
 
 
-class Case:
+class Case(Told):
     """A workload that is looked at."""
 
-    __slots__ = ("conditions", "look_again", "now", "place", "settings", "view")
+    __slots__ = ("look_again", "now", "place", "settings")
 
     def __init__(self, view: kueue.Workload, place: Place, settings: Settings, now: Instant) -> None:
         self.view = view
         self.place = place
         self.settings = settings
         self.now = now
-        self.conditions: dict[str, Condition] = {found.type: found for found in view.status.conditions}
+        self.conditions = {found.type: found for found in view.status.conditions}
         self.look_again: Instant | None = None
 
     # Questions
@@ -104,28 +104,8 @@ class Case:
         return self.settings.gates
 
     @property
-    def is_active(self) -> bool:
-        return self.view.spec.active is not False
-
-    @property
-    def has_reservation(self) -> bool:
-        return self.is_true(QUOTA_RESERVED)
-
-    @property
-    def is_admitted(self) -> bool:
-        return self.is_true(ADMITTED)
-
-    @property
-    def is_evicted(self) -> bool:
-        return self.is_true(EVICTED)
-
-    @property
     def is_on_hold(self) -> bool:
         return self.why_not(QUOTA_RESERVED) == ON_HOLD
-
-    def is_true(self, type: str) -> bool:
-        found = self.conditions.get(type)
-        return found is not None and found.status == conditions.TRUE
 
     def why_not(self, type: str) -> str:
         """The reason of a condition that is false; empty where it is not."""
