@@ -1,5 +1,5 @@
 """Labels, annotations, gates and finalizers by which jobs, pods and their workloads know each other: Kueue's own, and
-the one of ours."""
+ours."""
 
 from typing import Final
 
@@ -62,3 +62,13 @@ DEFAULT: Final = "default"
 """Of a LocalQueue, and of a WorkloadPriorityClass: what is meant where nothing is said."""
 QUEUED_ANNOTATION: Final = "muster.dev/queued"
 """Of a job that names no queue: it is quota that suspended it, and quota will start it. Without it, a user did."""
+HELD_ANNOTATION: Final = "muster.dev/held"
+"""Of a job whose kind has no field for it: "true" until its workload is admitted."""
+PART_OF_ANNOTATION: Final = "muster.dev/part-of"
+"""Of a workload: the one that it adds a pod to."""
+ADMITTED_REPLICAS_ANNOTATION: Final = "muster.dev/admitted-replicas"
+"""Of an elastic job: how many pods of each set may be there now, as JSON."""
+RECLAIMABLE_ANNOTATION: Final = "muster.dev/reclaimable"
+"""Of a ClusterQueue: "false" where other queues may not take back what it has borrowed."""
+QUEUE_PRIORITY_ANNOTATION: Final = "muster.dev/queue-priority"
+"""Of a ClusterQueue: a whole number; higher comes first."""
