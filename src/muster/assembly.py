@@ -121,7 +121,7 @@ Announce = Callable[[Started], None]
 
 async def up(settings: ServeSettings, node: NodeSettings, announce: Announce) -> None:
     """Everything in one process, with this machine as one or more nodes."""
-    async with _platform(settings) as platform, contextlib.AsyncExitStack() as stack:
+    async with without_nodes(settings) as platform, contextlib.AsyncExitStack() as stack:
         runtime = HostProcessRuntime(platform.clock, groups=cgroups.find())
         stack.push_async_callback(runtime.close)
         agents = {
@@ -143,7 +143,7 @@ async def up(settings: ServeSettings, node: NodeSettings, announce: Announce) ->
 
 async def serve(settings: ServeSettings, announce: Announce) -> None:
     """The API and the controllers; nodes join from elsewhere."""
-    async with _platform(settings) as platform:
+    async with without_nodes(settings) as platform:
         announce(platform.started(()))
         await asyncio.Event().wait()
 
@@ -185,7 +185,9 @@ class _Late:
 
 
 @dataclass(frozen=True, slots=True)
-class _Platform:
+class Platform:
+    """What runs, for those who add nodes of their own to it."""
+
     store: Store
     clock: Clock
     url: str
@@ -198,7 +200,7 @@ class _Platform:
 
 
 @contextlib.asynccontextmanager
-async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
+async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
     """Store, controllers and server, up while the context lasts."""
     clock = SystemClock()
     make_engine, quota_settings = _make_engine(settings.scheduler_config), _quota_settings(settings.quota_config)
@@ -232,7 +234,7 @@ async def _platform(settings: ServeSettings) -> AsyncIterator[_Platform]:
         url = url.replace(f"//{settings.host}:", f"//{_reachable(settings.host)}:", 1)
         kubeconfig = settings.data / "kubeconfig"
         _write_private(kubeconfig, raw.to_yaml(_kubeconfig(url, admin_token)))
-        yield _Platform(store, clock, url, kubeconfig, node_token, local_logs)
+        yield Platform(store, clock, url, kubeconfig, node_token, local_logs)
 
 
 def _make_engine(path: Path | None) -> MakeEngine:
