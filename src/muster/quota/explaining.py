@@ -67,6 +67,8 @@ class Explanation:
     position_in_local_queue: int | None
     lacks: tuple[Lack, ...] = ()
     tried: tuple[Attempt, ...] = ()
+    unplaced: tuple[str, ...] = ()
+    """Of pod sets that quota would allow, but for which no nodes are found: why not."""
     problem: str = ""
     """What keeps it from being looked at, where something does."""
 
@@ -77,6 +79,7 @@ class Explanation:
         if self.position is not None:
             parts.append(_ahead(self.position, self.queue))
         parts += [str(lack) for lack in self.lacks]
+        parts += self.unplaced
         if not self.lacks:
             parts += [
                 f"flavor {attempt.flavor}: {'; '.join(attempt.reasons)}" for attempt in self.tried if attempt.reasons
@@ -96,6 +99,7 @@ class Explanation:
                 {"flavor": attempt.flavor, "mode": attempt.mode.shown, "reasons": list(attempt.reasons)}
                 for attempt in self.tried
             ],
+            "unplaced": list(self.unplaced),
         }
 
 
@@ -126,7 +130,8 @@ class Explainer:
         scan, info.scan = info.scan, None  # all flavors, and as if nobody had asked
         assignment = self._assigner.assign(info, queue)
         info.scan = scan
-        return Explanation(info.key, info.queue, at, locally, self._lacks(assignment), _tried(assignment))
+        lacks, tried = self._lacks(assignment), _tried(assignment)
+        return Explanation(info.key, info.queue, at, locally, lacks, tried, _unplaced(assignment))
 
     def _lacks(self, assignment: Assignment) -> tuple[Lack, ...]:
         found: dict[Lack, None] = {}
@@ -173,6 +178,18 @@ def _problem(state: QuotaState, queue: QueueState, info: WorkloadInfo) -> str:
 
 def _tried(assignment: Assignment) -> tuple[Attempt, ...]:
     return tuple(dict.fromkeys(attempt for pods in assignment.pod_sets for attempt in pods.attempts))
+
+
+def _unplaced(assignment: Assignment) -> tuple[str, ...]:
+    """What was found last counts: an earlier reason is that of a place which others hold, this one's of any place."""
+    found: list[str] = []
+    for pods in assignment.pod_sets:
+        of_flavors = {reason for attempt in pods.attempts for reason in attempt.reasons}
+        reasons = [pods.error] if pods.error is not None else pods.reasons
+        others = [reason for reason in reasons if reason not in of_flavors]
+        if others:
+            found.append(f"pod set {pods.name}: {others[-1]}")
+    return tuple(found)
 
 
 def _holders(state: QuotaState, what: FlavorResource, level: Node) -> tuple[Holder, ...]:

@@ -65,6 +65,7 @@ def to_document(view: kueue.Workload) -> Document:
         "summary": found.summary,
         "missing": [],
         "tried": [],
+        "unplaced": [],
     }
 
 

@@ -3,9 +3,10 @@
 import re
 
 import pytest
-from tests.unit.controllers.quota_worlds import World, a_local_queue, a_queue, a_workload, a_world
+from tests.unit.controllers.quota_worlds import World, a_flavor, a_local_queue, a_queue, a_workload, a_world
+from tests.unit.quota.topology_worlds import HOST, RACK, a_host
 
-from muster.api import kueue
+from muster.api import core, kueue
 from muster.api.objects import Key
 from muster.controllers.quota.visibility import Visibility
 from muster.quota.gates import Gates
@@ -162,6 +163,26 @@ async def test_why_one_waits_runs_or_is_unknown(clock: VirtualClock) -> None:
         assert runs.keys() == waits.keys()
         unknown = await client.request("GET", why("nobody"))
         assert (unknown.status, unknown.json["message"]) == (404, 'workloads.kueue.x-k8s.io "nobody" not found')
+
+
+@on_virtual_time
+async def test_why_one_waits_for_whom_quota_would_do_but_no_rack(clock: VirtualClock) -> None:
+    async with a_world(clock) as world:
+        for host in (a_host("n1", cpu=2), a_host("n2", cpu=2)):
+            await write_one(world.store, Create(core.NODE, host.document()))
+        topology = {"metadata": {"name": "racks"}, "spec": {"levels": [{"nodeLabel": RACK}, {"nodeLabel": HOST}]}}
+        await write_one(world.store, Create(kueue.TOPOLOGY, topology))
+        racked = a_flavor("racked", topologyName="racks", nodeLabels={"block": "b1"})
+        await world.make(racked, a_queue(cpu="9", flavor="racked"), a_local_queue())
+        large = a_workload("large", cpu="2")
+        large["spec"]["podSets"][0] |= {"count": 3, "topologyRequest": {"required": RACK}}
+        await world.make(large)
+        await clock.sleep(3)
+        found = (await client_of(world).request("GET", why("large"))).json
+        assert (found["state"], found["missing"]) == ("Waiting", [])
+        assert found["unplaced"] == ['pod set main: topology "racks" allows to fit only 2 out of 3 pod(s)']
+        assert found["unplaced"][0] in found["summary"]
+        assert found["unplaced"][0] in await world.message("Waiting", name="large")
 
 
 @on_virtual_time
