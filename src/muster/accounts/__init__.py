@@ -1,0 +1,1 @@
+"""Users, their sessions and tokens, groups and roles, workspaces and projects."""

@@ -1,0 +1,1 @@
+"""Determined's REST API, as its client and its harness speak it."""

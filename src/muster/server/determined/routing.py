@@ -1,0 +1,72 @@
+"""Routes of Determined's API: each names its messages, its handler and who may call it, in one table per area.
+
+A handler is `async (Call, request) -> reply`, over messages that are plain typed structs; nothing of HTTP is in it. The
+router knows the wire: how requests are read, replies written, errors told. A route without a rule cannot be made.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from muster.accounts.callers import Caller, WorkspaceId
+from muster.accounts.permissions import Permission
+
+
+class Message(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Requests: every field has a default, which is what an absent one means; path and query parameters are fields like
+    those of the body. Replies: all fields are written, also where they equal their default."""
+
+
+class Nothing(Message, frozen=True):
+    """No request fields, or an empty reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """All that is known about a call beside its message. `remote`: the address it came from."""
+
+    caller: Caller
+    remote: str = ""
+
+
+Req = TypeVar("Req", bound=Message)
+Handle: TypeAlias = Callable[[Call, Req], Awaitable[Message]]
+Follow: TypeAlias = Callable[[Call, Req], AsyncIterator[Message]]
+Scope: TypeAlias = Callable[[Call, Req], Awaitable[WorkspaceId | None]]
+"""Which workspace a call is about; None: the whole cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[Req]):
+    """`permission`: None where it is enough to be known. `scope`: None where it is needed in the whole cluster.
+    `own`: the field that holds an allocation's or a task's id, where tasks may call it for themselves."""
+
+    permission: Permission | None
+    scope: Scope[Req] | None = None
+    own: str = ""
+    is_public: bool = False
+
+
+def known() -> Rule[Req]:
+    """For whoever is logged in."""
+    return Rule(None)
+
+
+def public() -> Rule[Req]:
+    """For anybody."""
+    return Rule(None, is_public=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Route(Generic[Req]):
+    """`path`: as in `/api/v1/users/{userId}`. Exactly one of `handle` and `follow`: the latter streams its replies."""
+
+    method: str
+    path: str
+    request: type[Req]
+    reply: type[Message]
+    rule: Rule[Req]
+    handle: Handle[Req] | None = None
+    follow: Follow[Req] | None = None
