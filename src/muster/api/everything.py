@@ -4,7 +4,7 @@ Order matters to `Registry.find`: built-in kinds stand first, so that `job` mean
 Volcano's is `vcjob` or `job.batch.volcano.sh`, as it is with kubectl.
 """
 
-from muster.api import batch, coordination, core, kubeflow, kueue, policy, scheduling, volcano
+from muster.api import batch, coordination, core, kubeflow, kueue, node, policy, scheduling, volcano
 from muster.api.registry import Registry
 
 REGISTRY = Registry(
@@ -14,6 +14,7 @@ REGISTRY = Registry(
         *batch.KINDS,
         *coordination.KINDS,
         *policy.KINDS,
+        *node.KINDS,
         *kubeflow.KINDS,
         *kueue.KINDS,
         *volcano.KINDS,

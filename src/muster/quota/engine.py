@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster.api import conditions, core, kueue, timestamps
+from muster.api import conditions, core, kueue, node, timestamps
 from muster.api.meta import Instant, ObjectMeta
+from muster.api.scalars import ResourceList
 from muster.quota.cycle import Cycle
 from muster.quota.decisions import Admission, CycleResult, Eviction, Replacement, Requeue
 from muster.quota.entries import Standing
 from muster.quota.fair_admission import Ledger, charges_entry
-from muster.quota.limits import LimitRanges
+from muster.quota.limits import LimitRanges, adjustment
 from muster.quota.queueing import PendingQueues, SecondPass
 from muster.quota.queueing.pending import Verdict
 from muster.quota.settings import Settings
@@ -56,6 +57,8 @@ class Engine:
         self.second_pass = SecondPass()
         self.ranges: dict[str, LimitRanges] = {}
         """LimitRanges by namespace."""
+        self.overheads: dict[str, ResourceList] = {}
+        """Of pods, by RuntimeClass."""
         self._assumed: dict[str, WorkloadInfo | None] = {}  # by key, what it held before
         self._evicting: set[str] = set()  # told to stop by us, and not yet seen to have been
         self._dirty: dict[str, None] = {}  # queues where something happened, in that order
@@ -115,7 +118,8 @@ class Engine:
         if not view.spec.queue_name and not queue:
             self._open_default(view.metadata.namespace, now)
             queue = DEFAULT_QUEUE
-        return WorkloadInfo(view, queue, self.settings)
+        adjust = adjustment(self.ranges.get(view.metadata.namespace), self.overheads)
+        return WorkloadInfo(view, queue, self.settings, adjust)
 
     def _open_default(self, namespace: str, now: Instant) -> None:
         """Whatever names no queue in this namespace goes to the default one."""
@@ -247,12 +251,35 @@ class Engine:
             del self.state.namespaces[name]
         self._forget_activity()
 
-    def ranges_changed(self, namespace: str, ranges: LimitRanges) -> None:
+    def ranges_changed(self, namespace: str, ranges: LimitRanges, now: Instant) -> None:
         if ranges:
             self.ranges[namespace] = ranges
         else:
             self.ranges.pop(namespace, None)
-        self.flush(self.state.queues)
+        self._reread(lambda view: view.metadata.namespace == namespace, now)
+
+    def runtime_class_changed(self, view: node.RuntimeClass, now: Instant) -> None:
+        overhead = view.overhead.pod_fixed if view.overhead is not None else None
+        self._set_overhead(view.metadata.name, overhead or {}, now)
+
+    def runtime_class_removed(self, name: str, now: Instant) -> None:
+        self._set_overhead(name, {}, now)
+
+    def _set_overhead(self, name: str, overhead: ResourceList, now: Instant) -> None:
+        if self.overheads.get(name, {}) == overhead:
+            return
+        self.overheads.pop(name, None)
+        if overhead:
+            self.overheads[name] = overhead
+        self._reread(lambda view: _has_class(view, name), now)
+
+    def _reread(self, concerns: Callable[[kueue.Workload], bool], now: Instant) -> None:
+        """What their pods will ask for has changed, of those that wait: what holds quota keeps what it was given."""
+        for known in [info for info in self.pending if concerns(info.view)]:
+            fresh = self._read(known.view, now)
+            self.pending.delete(known.key)
+            self.pending.push(fresh, now)
+            self._touch(self._queue_of(fresh))
 
     def room_on_nodes(self) -> None:
         """Nodes came, changed or were freed: what is placed by topology may fit now."""
@@ -449,6 +476,10 @@ def _open_account(ledger: Ledger, local_queue: str, status: kueue.LocalQueueStat
     known = sharing.admission_fair_sharing_status if sharing is not None else None
     if known is not None and known.last_update:
         ledger.seed(local_queue, known.consumed_resources or {}, timestamps.parse(known.last_update))
+
+
+def _has_class(view: kueue.Workload, runtime_class: str) -> bool:
+    return any(pods.template.spec.runtime_class_name == runtime_class for pods in view.spec.pod_sets)
 
 
 def _differs_in_conditions_only(old: kueue.Workload, new: kueue.Workload) -> bool:

@@ -5,13 +5,13 @@ Read once from the object and then only asked; a changed object is read anew.
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-from muster.api import kueue, timestamps
+from muster.api import core, kueue, timestamps
 from muster.api.meta import Condition, Instant
 from muster.quota.amounts import FlavorResource, Requests, amounts, scaled
 from muster.quota.gates import Gate
@@ -41,6 +41,10 @@ ALLOWED_FLAVORS_ANNOTATION: Final = "kueue.x-k8s.io/workload-allowed-resource-fl
 JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 _INT32: Final = 2**31
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
+
+
+Adjust: TypeAlias = Callable[[core.PodSpec], core.PodSpec]
+"""What pods will be once they are made: a template does not say all that they will ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,8 @@ class Told:
 
 
 class WorkloadInfo(Told):
-    """`queue` is the ClusterQueue: of the reservation where there is one, else where it waits."""
+    """`queue` is the ClusterQueue: of the reservation where there is one, else where it waits. `view` is the workload
+    as stored; `pod_sets` have what its pods get besides."""
 
     __slots__ = (
         "_reserved_at",
@@ -149,7 +154,7 @@ class WorkloadInfo(Told):
         "scan",
     )
 
-    def __init__(self, view: kueue.Workload, queue: str, settings: Settings) -> None:
+    def __init__(self, view: kueue.Workload, queue: str, settings: Settings, adjust: Adjust | None = None) -> None:
         self.view = view
         self.key = f"{view.metadata.namespace}/{view.metadata.name}"
         self.queue = queue
@@ -159,7 +164,7 @@ class WorkloadInfo(Told):
         self.priority = self.base_priority + _boost(view, settings)
         self.created = _instant(view.metadata.creation_timestamp)
         self.queued_since = self._queued_since(settings)
-        self.pod_sets = _pod_sets(view, settings)
+        self.pod_sets = _pod_sets(view, settings, adjust)
         self.scan: ScanPosition | None = None
         self.local_queue_usage: float | None = None
         """Of its local queue, where past usage decides the order."""
@@ -291,15 +296,23 @@ def _boost(view: kueue.Workload, settings: Settings) -> int:
     return boost if -_INT32 <= boost < _INT32 else 0
 
 
-def _pod_sets(view: kueue.Workload, settings: Settings) -> tuple[PodSetTotals, ...]:
+def _pod_sets(view: kueue.Workload, settings: Settings, adjust: Adjust | None) -> tuple[PodSetTotals, ...]:
+    listed = view.spec.pod_sets if adjust is None else tuple(_adjusted(pods, adjust) for pods in view.spec.pod_sets)
     done: dict[str, int] = {}
     if Gate.RECLAIMABLE_PODS in settings.gates:
         done = {pods.name: pods.count or 0 for pods in view.status.reclaimable_pods}
     admission = view.status.admission
     if admission is None or not _is_reserved(view):
-        return tuple(_asked(pods, done.get(pods.name, 0), settings) for pods in view.spec.pod_sets)
+        return tuple(_asked(pods, done.get(pods.name, 0), settings) for pods in listed)
     given = {assignment.name: assignment for assignment in admission.pod_set_assignments}
-    return tuple(_given(pods, given.get(pods.name), done.get(pods.name, 0), settings) for pods in view.spec.pod_sets)
+    return tuple(_given(pods, given.get(pods.name), done.get(pods.name, 0), settings) for pods in listed)
+
+
+def _adjusted(pods: kueue.PodSet, adjust: Adjust) -> kueue.PodSet:
+    spec = adjust(pods.template.spec)
+    if spec is pods.template.spec:
+        return pods
+    return msgspec.structs.replace(pods, template=msgspec.structs.replace(pods.template, spec=spec))
 
 
 def _is_reserved(view: kueue.Workload) -> bool:

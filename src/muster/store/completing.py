@@ -1,11 +1,18 @@
-"""What follows from other objects when an object is created: as yet, a pod's priority from its class."""
+"""What follows from other objects when a pod is created: its priority from its class, what it asks for from its
+namespace's LimitRanges and its RuntimeClass. As Kubernetes' own admission plugins do, whoever makes the pod."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from muster.api import errors, raw, scheduling
+from muster.api import core, errors, quantity, raw, scheduling
+from muster.api.core import limiting
+from muster.api.errors import FieldError
 from muster.api.kinds import Kind
-from muster.api.objects import Key, Object
+from muster.api.node import admission
+from muster.api.objects import Key, Object, view_of
 from muster.api.raw import Document
+
+Find: TypeAlias = Callable[[Kind, Key], Object | None]
 
 _BUILT_IN_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -18,8 +25,38 @@ def carry_over_pod(old: Document, new: Document) -> None:
             after[resolved] = before[resolved]
 
 
-def complete_pod(document: Document, find: Callable[[Kind, Key], Object | None], default_class: Object | None) -> None:
-    """`default_class` is the PriorityClass marked as the global default, if there is one."""
+def complete_pod(
+    document: Document, find: Find, default_class: Object | None, ranges: Sequence[core.LimitRange] = ()
+) -> None:
+    """`default_class` is the PriorityClass marked as the global default, if there is one. `ranges`: of its namespace,
+    in order. Raises Forbidden."""
+    _set_priority(document, find, default_class)
+    problem = admission.fill_in(document, find)
+    if problem:
+        raise _forbidden(document, f"pod rejected: {problem}")
+    if ranges:
+        limiting.fill_in(document, ranges)
+        problems = _out_of_range(document, ranges)
+        if problems:
+            raise _forbidden(document, ", ".join(str(problem) for problem in problems), problems)
+
+
+def _out_of_range(document: Document, ranges: Sequence[core.LimitRange]) -> list[FieldError]:
+    """A pod of wrong shape is in range: the store has better words for it."""
+    try:
+        view = view_of(core.POD, document)
+        assert isinstance(view, core.Pod)
+        return limiting.check(view.spec, ranges)
+    except (errors.Invalid, quantity.BadQuantity):
+        return []
+
+
+def _forbidden(document: Document, why: str, causes: Sequence[FieldError] = ()) -> errors.Forbidden:
+    name = str(raw.dig(document, "metadata", "name", default=""))
+    return errors.Forbidden(f'pods "{name}" is forbidden: {why}', kind="pods", name=name, causes=causes)
+
+
+def _set_priority(document: Document, find: Find, default_class: Object | None) -> None:
     spec = raw.section(document, "spec")
     name = spec.get("priorityClassName")
     if not name and default_class is not None:
@@ -33,10 +70,7 @@ def complete_pod(document: Document, find: Callable[[Kind, Key], Object | None],
         return
     found = find(scheduling.PRIORITY_CLASS, Key("", str(name)))
     if found is None:
-        pod = raw.dig(document, "metadata", "name", default="")
-        raise errors.Forbidden(
-            f'pods "{pod}" is forbidden: no PriorityClass with name {name} was found', kind="pods", name=str(pod)
-        )
+        raise _forbidden(document, f"no PriorityClass with name {name} was found")
     view = found.read(scheduling.PriorityClass)
     spec["priority"] = view.value
     spec["preemptionPolicy"] = view.preemption_policy or "PreemptLowerPriority"

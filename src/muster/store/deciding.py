@@ -86,9 +86,17 @@ class Decider:
 
     def _complete(self, kind: Kind, document: Document) -> None:
         if kind is core.POD:
-            completing.complete_pod(document, self.find, self._default_priority_class())
+            completing.complete_pod(document, self.find, self._default_priority_class(), self._limit_ranges(document))
         if self.take_in is not None:
             self.take_in(kind, document, self.find)
+
+    def _limit_ranges(self, pod: Document) -> list[core.LimitRange]:
+        """Of the pod's namespace, by name: of two that give a default the first counts."""
+        known = self.tables[core.LIMIT_RANGE].objects
+        if not known:
+            return []
+        namespace = str(raw.dig(pod, "metadata", "namespace", default=""))
+        return [known[key].read(core.LimitRange) for key in sorted(known) if key.namespace == namespace]
 
     def _default_priority_class(self) -> Object | None:
         defaults = (

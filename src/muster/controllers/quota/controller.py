@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from muster.api import core, kueue
+from muster.api import core, kueue, node
 from muster.api.kinds import Kind
 from muster.api.meta import Instant, Resource
 from muster.api.objects import Key, Object
@@ -38,6 +38,7 @@ _LONGEST_SLEEP = 30.0
 KINDS = (
     core.NAMESPACE,
     core.LIMIT_RANGE,
+    node.RUNTIME_CLASS,
     kueue.TOPOLOGY,
     kueue.RESOURCE_FLAVOR,
     kueue.ADMISSION_CHECK,
@@ -196,6 +197,7 @@ def _takers(engine: Engine) -> Mapping[Kind, Taker]:
     return {
         core.NAMESPACE: _taker(core.Namespace, _timeless(engine.namespace_changed), engine.namespace_removed),
         core.LIMIT_RANGE: _range_taker(engine),
+        node.RUNTIME_CLASS: _runtime_class_taker(engine),
         kueue.TOPOLOGY: _taker(kueue.Topology, _timeless(engine.topology_changed), engine.topology_removed),
         kueue.RESOURCE_FLAVOR: _taker(kueue.ResourceFlavor, _timeless(engine.flavor_changed), engine.flavor_removed),
         kueue.ADMISSION_CHECK: _taker(kueue.AdmissionCheck, _timeless(engine.check_changed), engine.check_removed),
@@ -222,7 +224,7 @@ def _range_taker(engine: Engine) -> Taker:
     """The LimitRanges of a namespace count together."""
     known: dict[str, dict[str, Document]] = {}
 
-    def take(event: Event, _now: Instant) -> None:
+    def take(event: Event, now: Instant) -> None:
         found = event.object
         assert found is not None
         here = known.setdefault(found.key.namespace, {})
@@ -230,7 +232,20 @@ def _range_taker(engine: Engine) -> Taker:
             here.pop(found.key.name, None)
         else:
             here[found.key.name] = found.document()
-        engine.ranges_changed(found.key.namespace, read_limit_ranges(here.values()))
+        by_name = [here[name] for name in sorted(here)]
+        engine.ranges_changed(found.key.namespace, read_limit_ranges(by_name), now)
+
+    return take
+
+
+def _runtime_class_taker(engine: Engine) -> Taker:
+    def take(event: Event, now: Instant) -> None:
+        found = event.object
+        assert found is not None
+        if event.change is Change.DELETED:
+            engine.runtime_class_removed(found.key.name, now)
+        else:
+            engine.runtime_class_changed(found.read(node.RuntimeClass), now)
 
     return take
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from muster.api import batch, coordination, core, policy, scheduling
+from muster.api import batch, coordination, core, node, policy, scheduling
 from muster.api.kinds import Kind
 from muster.api.meta import Instant
 from muster.api.objects import Object
@@ -170,6 +170,10 @@ def _priority_class(found: Object, now: Instant) -> Sequence[JSON]:
     return found.key.name, view.value, bool(view.global_default), age(found, now), view.preemption_policy or ""
 
 
+def _runtime_class(found: Object, now: Instant) -> Sequence[JSON]:
+    return found.key.name, found.read(node.RuntimeClass).handler, age(found, now)
+
+
 def _wide(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name, priority=1) for name in names)
 
@@ -212,6 +216,7 @@ PRINTERS: Mapping[Kind, Printer] = {
         ),
         _budget,
     ),
+    node.RUNTIME_CLASS: Printer((NAME, Column("Handler"), AGE), _runtime_class),
     scheduling.PRIORITY_CLASS: Printer(
         (NAME, Column("Value", "integer"), Column("Global-Default", "boolean"), AGE, Column("PreemptionPolicy")),
         _priority_class,
