@@ -245,11 +245,14 @@ class ClusterState:
     def selects(self, pod: PodInfo) -> bool:
         """Whether pods are told apart by their labels here: by what the pod itself asks for, by terms of pods on nodes,
         or by services whose pods are spread."""
+        return self.selects_by_terms(pod) or self.pod_selectors.version > 0
+
+    def selects_by_terms(self, pod: PodInfo) -> bool:
+        """The same, services left out."""
         spec = pod.shape.spec
         affinity = spec.affinity
         return (
             self.affinity.has_terms
-            or self.pod_selectors.version > 0
             or bool(spec.topology_spread_constraints)
             or (affinity is not None and bool(affinity.pod_affinity or affinity.pod_anti_affinity))
         )

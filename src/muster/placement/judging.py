@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from muster.api.selectors import EVERYTHING
 from muster.cluster.columns import NodeMask
 from muster.cluster.pods import PodInfo
 from muster.cluster.state import ClusterState, Move
@@ -105,6 +106,8 @@ class Judgement:
         self.advice: Advice | None = None
         """For one decision: whoever decides sets it, and takes it away again."""
         self._world: tuple[int, ...] = ()
+        self._selected = (-1, EVERYTHING.labels)
+        """The selectors' version, and what they say of the pod."""
         self._seen = 0
         self._status = Status()
         if at_once:
@@ -116,13 +119,21 @@ class Judgement:
         """Brings the judgement up to date with all that happened since it was last asked."""
         cluster = self._cluster
         behind = len(cluster.moves) - self._seen
-        if self._world != _world(cluster) or behind > _MANY:
+        if self._world != _world(cluster) or behind > _MANY or self._is_selected_anew():
             self._rebuild()
         elif behind:
             moves = cluster.moves[self._seen :]
             self._seen = len(cluster.moves)
             if self._status.is_success:
                 self._follow(moves)
+
+    def _is_selected_anew(self) -> bool:
+        """Whether services or controllers select the pod otherwise than before: most that come up select others."""
+        selectors, (version, before) = self._cluster.pod_selectors, self._selected
+        if selectors.version == version:
+            return False
+        self._selected = (selectors.version, selectors.selector_of(self.pod))
+        return self._selected[1] != before
 
     def start_afresh(self) -> None:
         """Asks every plugin anew: for one that has lost track of the pods because a step of it failed."""
@@ -131,6 +142,7 @@ class Judgement:
     def _rebuild(self) -> None:
         cluster = self._cluster
         self._world, self._seen = _world(cluster), len(cluster.moves)
+        self._selected = (cluster.pod_selectors.version, cluster.pod_selectors.selector_of(self.pod))
         self._status = Status()
         self._only: NodeMask | None = None
         self._only_by: set[str] = set()
@@ -469,5 +481,4 @@ def _world(cluster: ClusterState) -> tuple[int, ...]:
         cluster.nodes_version,
         cluster.affinity.version,
         cluster.namespaces.version,
-        cluster.pod_selectors.version,
     )

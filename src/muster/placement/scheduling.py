@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 from muster.api import volcano
+from muster.api.selectors import LabelSelector
 from muster.cluster.columns import NodeMask
 from muster.cluster.groups import Group, GroupKey, PodGroups
-from muster.cluster.pods import Controller, PodInfo, PodShape
+from muster.cluster.pods import PodInfo, PodShape
 from muster.cluster.state import ClusterState
 from muster.cluster.trial import Trial
 from muster.placement import preempting
@@ -79,7 +80,8 @@ class _Class(NamedTuple):
     shape: PodShape
     namespace: str
     labels: frozenset[tuple[str, str]] | None
-    controller: Controller | None
+    spread: LabelSelector
+    """What the pods that it is spread with by default have in common."""
     alone: str
 
 
@@ -236,19 +238,22 @@ class Scheduler:
         else:
             self._judgements.move_to_end(key)
             self._judging = found[0]
+            found[0].pod = pod  # a service that has come up since may tell the one that stood for the class from it
             found[0].refresh()
         found[0].advice = self._advice.get(pod.shape)
         return found
 
     def _class(self, pod: PodInfo) -> _Class:
-        """Labels tell pods apart only where somebody selects by them."""
-        by_labels = self.cluster.selects(pod)
+        """Labels tell pods apart only where somebody selects by them. Services say by which: the members of a job
+        differ in their index, and are of one class all the same."""
+        by_labels = self.cluster.selects_by_terms(pod)
+        spread = self.cluster.pod_selectors.selector_of(pod)
         return _Class(
             self.profile_of(pod).scheduler_name,
             pod.shape,
-            pod.key.namespace if by_labels else "",
+            pod.key.namespace if by_labels or spread.requirements else "",
             frozenset(pod.labels.items()) if by_labels else None,
-            pod.controller if by_labels else None,
+            spread,
             pod.uid if pod.has_deferred_resize else "",
         )
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from muster.api import core
 from muster.api.objects import Key
+from muster.api.selectors import parse_labels
 from muster.cluster import labelsets
 from muster.cluster.labelsets import LabelSets
 from muster.cluster.pods import PodInfo, Shapes
@@ -74,6 +75,24 @@ def test_a_question_asked_again_judges_only_groups_that_are_new() -> None:
     assert next(calls) == 51
 
 
+def test_groups_without_a_label_that_is_asked_for_are_not_judged() -> None:
+    sets = LabelSets()
+    judged: list[str] = []
+
+    def matches(namespace: str, labels: Mapping[str, str], is_terminating: bool) -> bool:
+        judged.append(labels["job"])
+        return True
+
+    selector = parse_labels("app=train,job=j3")
+    for number in range(20):
+        sets.pod_assigned(a_pod(f"p{number}", app="train", job=f"j{number % 5}", rank=str(number)), number % WIDTH)
+    assert sets.counts_by_slot(matches, WIDTH, "j3", selector).tolist() == [1, 1, 1, 1, 0, 0]
+    sets.pod_assigned(a_pod("late", app="train", job="j3"), 5)
+    sets.pod_assigned(a_pod("other", app="train", job="j4"), 5)
+    assert sets.counts_by_slot(matches, WIDTH, "j3", selector)[5] == 1
+    assert judged == ["j3"] * 5
+
+
 def test_the_axis_may_grow_between_questions() -> None:
     sets = LabelSets()
     sets.pod_assigned(a_pod("a", color="red"), 0)
@@ -104,10 +123,11 @@ changes = st.lists(
 
 
 @settings(max_examples=200)
-@given(changes=changes, with_key=st.booleans(), are_limits_tiny=st.booleans())
+@given(changes=changes, with_key=st.booleans(), with_selector=st.booleans(), are_limits_tiny=st.booleans())
 def test_kept_counts_equal_counts_from_the_pods(
-    changes: list[tuple[str, int, str, int, bool]], with_key: bool, are_limits_tiny: bool
+    changes: list[tuple[str, int, str, int, bool]], with_key: bool, with_selector: bool, are_limits_tiny: bool
 ) -> None:
+    key, selector = "red" if with_key else None, parse_labels("rank,color=red") if with_selector else None
     with pytest.MonkeyPatch.context() as patch:
         if are_limits_tiny:  # every way of forgetting, within a few steps
             patch.setattr(labelsets, "_LOG_LIMIT", 4)
@@ -122,6 +142,6 @@ def test_kept_counts_equal_counts_from_the_pods(
                 case "remove" if pods:
                     sets.pod_released(*pods.pop(rank % len(pods)))
                 case "ask":
-                    found = sets.counts_by_slot(is_red, WIDTH, "red" if with_key else None)
+                    found = sets.counts_by_slot(is_red, WIDTH, key, selector)
                     assert found.tolist() == counted(pods, is_red)
-        assert sets.counts_by_slot(is_red, WIDTH, "red" if with_key else None).tolist() == counted(pods, is_red)
+        assert sets.counts_by_slot(is_red, WIDTH, key, selector).tolist() == counted(pods, is_red)

@@ -94,7 +94,7 @@ def matching_pods(constraint: Constraint, namespace: str, cluster: ClusterState)
         return found == namespace and not is_terminating and constraint.counts(labels)
 
     key = ("PodTopologySpread", namespace, constraint.selector)
-    return cluster.label_sets.counts_by_slot(matches, cluster.width, key)
+    return cluster.label_sets.counts_by_slot(matches, cluster.width, key, constraint.selector)
 
 
 def places_of(key: str, cluster: ClusterState) -> Places:
