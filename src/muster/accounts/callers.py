@@ -19,3 +19,7 @@ class Caller:
     allocation: str = ""
     """Where a task speaks: which one of its runs."""
     task: str = ""
+
+
+NOBODY = Caller(UserId(0), "")
+"""Who has not said who they are, where that is not needed."""

@@ -22,6 +22,7 @@ from muster.runtime.clock import Clock
 from muster.runtime.metrics import CONTENT_TYPE
 from muster.server import access, paths
 from muster.server.access import Authenticator, Identity
+from muster.server.determined.router import Router
 from muster.server.exchange import (
     Answer,
     ClientGone,
@@ -111,11 +112,16 @@ class App:
 
     def __init__(self, kubernetes: KubernetesApi, authenticator: Authenticator, version: Version, views: Views) -> None:
         self._kubernetes = kubernetes
+        self._determined: Router | None = None
         self._views = views
         self._authenticator = authenticator
         self._version = version
         self._streams = Streams()
         self._numbers = itertools.count(1)
+
+    def mount(self, determined: Router) -> None:
+        """Serves Determined's API beside the others."""
+        self._determined = determined
 
     def close(self) -> None:
         self._streams.close()
@@ -131,24 +137,28 @@ class App:
     async def _exchange(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = f"{next(self._numbers):08x}"
         outgoing = Outgoing(send, request_id)
+        refuse: Callable[[ApiError], Response] = _status
         try:
             request = request_of(scope, receive, request_id)
             outgoing.accepts_gzip = "gzip" in request.headers.get("accept-encoding", "")
             answer = await self._answer(request)
             if isinstance(answer, Stream):
+                refuse = answer.refuse or refuse
                 await self._streams.send(request, answer, outgoing)
             else:
                 await outgoing.respond(answer)
         except ClientGone:
             return
         except ApiError as error:
-            await _tell(error, outgoing)
+            await _tell(refuse(error), outgoing)
         except Exception as error:
             _log.exception("request %s failed: %s %s", request_id, scope["method"], scope["path"])
             told = errors.InternalError(f"the server failed on this request (id {request_id}): {type(error).__name__}")
-            await _tell(told, outgoing)
+            await _tell(refuse(told), outgoing)
 
     async def _answer(self, request: Request) -> Answer:
+        if self._determined is not None and self._determined.serves(request.path):
+            return await self._determined.answer(request)
         parts = paths.segments(request.path)
         # kubectl from 1.34 puts `get --raw` below the prefix, older ones do not: with it twice both can be used alike.
         below = parts[2:] if parts[:2] == (PREFIX, PREFIX) else parts[1:] if parts[:1] == (PREFIX,) else None
@@ -188,13 +198,16 @@ async def _live(receive: Receive, send: Send) -> None:
             return
 
 
-async def _tell(error: ApiError, outgoing: Outgoing) -> None:
+async def _tell(refusal: Response, outgoing: Outgoing) -> None:
     if outgoing.has_started:
         await outgoing.end()
-        return
+    else:
+        await outgoing.respond(refusal)
+
+
+def _status(error: ApiError) -> Response:
     headers: Mapping[str, str] = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
-    body = raw.encode(status.from_error(error))
-    await outgoing.respond(Response(error.http_status, body, headers=tuple(headers.items())))
+    return Response(error.http_status, raw.encode(status.from_error(error)), headers=tuple(headers.items()))
 
 
 def build(

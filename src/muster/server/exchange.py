@@ -6,7 +6,7 @@ at its deadline, when the client leaves, or when the server closes; whichever co
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 from starlette.types import Receive, Scope, Send
 
 from muster.api import errors, raw
+from muster.api.errors import ApiError
 from muster.api.raw import JSON
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
@@ -31,7 +32,7 @@ class ClientGone(Exception):
 class Query:
     """Query parameters. A parameter that is given twice counts once, as its first value."""
 
-    __slots__ = ("values",)
+    __slots__ = ("pairs", "values")
 
     def __init__(self, encoded: bytes) -> None:
         values: dict[str, str] = {}
@@ -42,6 +43,8 @@ class Query:
         for name, value in pairs:
             values.setdefault(name, value)
         self.values: Mapping[str, str] = values
+        self.pairs: Sequence[tuple[str, str]] = pairs
+        """All of them, in order."""
 
     def text(self, name: str, default: str = "") -> str:
         return self.values.get(name, default)
@@ -77,9 +80,11 @@ class Request:
     headers: Mapping[str, str]
     id: str
     receive: Receive
+    remote: str = ""
+    """The address that it came from."""
 
-    async def body(self) -> bytes:
-        """The whole body. Raises TooLarge above MAX_BODY_BYTES, after reading on a while without keeping anything:
+    async def body(self, limit: int = MAX_BODY_BYTES) -> bytes:
+        """The whole body. Raises TooLarge above the limit, after reading on a while without keeping anything:
         a client that is still sending would otherwise see a reset connection instead of the reason."""
         chunks: list[bytes] = []
         size = 0
@@ -89,15 +94,15 @@ class Request:
                 raise ClientGone
             chunk: bytes = message.get("body", b"")
             size += len(chunk)
-            if size <= MAX_BODY_BYTES:
+            if size <= limit:
                 chunks.append(chunk)
             else:
                 chunks.clear()
-            if not message.get("more_body", False) or size > _MAX_DRAINED_BYTES:
+            if not message.get("more_body", False) or size > max(limit, _MAX_DRAINED_BYTES):
                 break
-        if size > MAX_BODY_BYTES:
+        if size > limit:
             raise errors.TooLarge(
-                f"the request body is larger than {MAX_BODY_BYTES} bytes; an object may have "
+                f"the request body is larger than {limit} bytes; an object may have "
                 f"{raw.MAX_OBJECT_BYTES} bytes: put large data into files or object storage"
             )
         return b"".join(chunks)
@@ -121,6 +126,8 @@ class Stream:
     seconds: float | None = None
     waits: bool = False
     headers: Headers = ()
+    refuse: Callable[[ApiError], Response] | None = None
+    """How such an error is told, where not as a Status."""
 
 
 Answer: TypeAlias = Response | Stream
@@ -139,6 +146,7 @@ def request_of(scope: Scope, receive: Receive, request_id: str) -> Request:
         headers={name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]},
         id=request_id,
         receive=receive,
+        remote=str((scope.get("client") or ("",))[0]),
     )
 
 

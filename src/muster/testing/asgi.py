@@ -52,7 +52,7 @@ class AsgiClient:
         body: bytes = b"",
         json: JSON = None,
     ) -> Reply:
-        """`path` is sent as it is: encode what needs encoding."""
+        """`path` is sent as it is, a query included: encode what needs encoding."""
         reply = Reply()
         sent = raw.encode(json) if json is not None else body
         messages: list[Message] = [{"type": "http.request", "body": sent, "more_body": False}]
@@ -103,13 +103,14 @@ class AsgiClient:
     def _scope(
         self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str] | None
     ) -> dict[str, JSON]:
+        place, _, asked = path.partition("?")
         return {
             "type": "http",
             "http_version": "1.1",
             "method": method,
-            "path": unquote(path),
-            "raw_path": path.encode("latin-1", "replace"),
-            "query_string": urlencode(query or {}).encode(),
+            "path": unquote(place),
+            "raw_path": place.encode("latin-1", "replace"),
+            "query_string": urlencode(query or {}).encode() or asked.encode("latin-1", "replace"),
             "headers": [
                 (name.lower().encode("latin-1"), value.encode("latin-1"))
                 for name, value in {**self._headers, **(headers or {})}.items()

@@ -6,7 +6,7 @@ router knows the wire: how requests are read, replies written, errors told. A ro
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -60,13 +60,35 @@ def public() -> Rule[Req]:
 
 
 @dataclass(frozen=True, slots=True)
-class Route(Generic[Req]):
-    """`path`: as in `/api/v1/users/{userId}`. Exactly one of `handle` and `follow`: the latter streams its replies."""
+class Route:
+    """Made by `route` and `stream`, which see to it that its parts speak of the same request."""
 
     method: str
     path: str
-    request: type[Req]
+    request: type[Message]
     reply: type[Message]
-    rule: Rule[Req]
-    handle: Handle[Req] | None = None
-    follow: Follow[Req] | None = None
+    rule: Rule[Message]
+    handle: Handle[Message] | None
+    follow: Follow[Message] | None
+    body: str = ""
+
+
+def route(
+    method: str,
+    path: str,
+    request: type[Req],
+    reply: type[Message],
+    rule: Rule[Req],
+    handle: Handle[Req],
+    *,
+    body: str = "",
+) -> Route:
+    """`path`: as in `/api/v1/users/{userId}`. `body`: the field that is the whole of the body, where not each of its
+    members is a field."""
+    erased = cast(Rule[Message], rule), cast(Handle[Message], handle)
+    return Route(method, path, request, reply, erased[0], erased[1], None, body)
+
+
+def stream(path: str, request: type[Req], reply: type[Message], rule: Rule[Req], follow: Follow[Req]) -> Route:
+    """Replies come one by one, as long as there are any."""
+    return Route("GET", path, request, reply, cast(Rule[Message], rule), None, cast(Follow[Message], follow))

@@ -1,0 +1,162 @@
+"""Finds the route of a request, lets in who may, and answers as the wire wants it."""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from muster.accounts.callers import NOBODY, Caller, WorkspaceId
+from muster.accounts.permissions import Permission
+from muster.api import errors
+from muster.api.errors import ApiError
+from muster.server import paths
+from muster.server.determined import wire
+from muster.server.determined.routing import Call, Message, Route
+from muster.server.exchange import Answer, ClientGone, Request, Response, Stream, closing
+
+_log = logging.getLogger(__name__)
+STREAM_TYPE = "application/json"
+Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Caller | None]]
+"""From the headers, names in lower case. None for nobody we know."""
+
+
+class Authorize(Protocol):
+    async def check(self, caller: Caller, permission: Permission, workspace: WorkspaceId | None) -> None:
+        """Raises Forbidden. `workspace`: None where it must be held in the whole cluster."""
+        ...
+
+
+@dataclass(slots=True)
+class _Node:
+    """What follows one segment of a path."""
+
+    named: dict[str, "_Node"] = field(default_factory=dict)
+    parameter: "_Node | None" = None
+    routes: dict[str, Route] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    route: Route
+    path: Mapping[str, str]
+
+
+class Router:
+    def __init__(self, routes: Iterable[Route], authenticate: Authenticate, authorize: Authorize) -> None:
+        self._root = _Node()
+        self._authenticate = authenticate
+        self._authorize = authorize
+        self.routes = tuple(routes)
+        for route in self.routes:
+            self._add(route)
+
+    def serves(self, path: str) -> bool:
+        return self._find(path)[0] is not None
+
+    async def answer(self, request: Request) -> Answer:
+        try:
+            return await self._answer(request)
+        except ApiError as error:
+            return _refusal(error)
+        except ClientGone:
+            raise
+        except Exception as error:
+            _log.exception("request %s failed: %s %s", request.id, request.method, request.path)
+            return _refusal(
+                errors.InternalError(f"the server failed on this request (id {request.id})", name=str(error))
+            )
+
+    async def _answer(self, request: Request) -> Answer:
+        node, values = self._find(request.path)
+        if node is None or not node.routes:
+            raise errors.NotFound(f"nothing is served at {request.path}")
+        route = node.routes.get(request.method)
+        if route is None:
+            allowed = ", ".join(sorted(node.routes))
+            raise errors.MethodNotAllowed(f"{request.method} is not served at {request.path}, but {allowed}")
+        names = [part[1:-1] for part in route.path.strip("/").split("/") if part.startswith("{")]
+        return await self._call(_Match(route, dict(zip(names, values, strict=True))), request)
+
+    async def _call(self, match: _Match, request: Request) -> Answer:
+        route = match.route
+        caller = await self._authenticate(request.headers)
+        if caller is None and not route.rule.is_public:
+            raise errors.Unauthorized("log in first: no known session or token came with the request")
+        message = wire.decode(route, match.path, request.query.pairs, await request.body(wire.MAX_BODY_BYTES))
+        call = Call(caller or NOBODY, request.remote)
+        if caller is not None:
+            await self._check(route, call, message)
+        if route.follow is not None:
+            return Stream(_lines(route, call, message), STREAM_TYPE, waits=True, refuse=_refusal)
+        assert route.handle is not None
+        return Response(200, wire.encode(await route.handle(call, message)))
+
+    async def _check(self, route: Route, call: Call, message: Message) -> None:
+        rule, caller = route.rule, call.caller
+        if rule.is_public:
+            return
+        if caller.allocation:
+            self._check_own(route, caller, message)
+            return
+        if rule.permission is not None:
+            workspace = await rule.scope(call, message) if rule.scope is not None else None
+            await self._authorize.check(caller, rule.permission, workspace)
+
+    @staticmethod
+    def _check_own(route: Route, caller: Caller, message: Message) -> None:
+        """A task may do what concerns itself; for anything else it has its user's own session."""
+        if not route.rule.own:
+            if route.rule.permission is None:
+                return
+            raise errors.Forbidden(
+                f"tasks may not call {route.method} {route.path}; use the session of the task's user"
+            )
+        named = str(getattr(message, route.rule.own))
+        if named not in (caller.allocation, caller.task):
+            raise errors.Forbidden(f"{named} is not the task that this token belongs to")
+
+    def _add(self, route: Route) -> None:
+        node = self._root
+        for part in route.path.strip("/").split("/"):
+            if part.startswith("{"):
+                node.parameter = node.parameter or _Node()
+                node = node.parameter
+            else:
+                node = node.named.setdefault(part, _Node())
+        if route.method in node.routes:
+            raise ValueError(f"two routes for {route.method} {route.path}")
+        node.routes[route.method] = route
+
+    def _find(self, path: str) -> tuple[_Node | None, list[str]]:
+        """A segment that is named comes before one that is a parameter."""
+        node, values = self._root, list[str]()
+        for part in paths.segments(path):
+            following = node.named.get(part)
+            if following is None:
+                if node.parameter is None:
+                    return None, values
+                following = node.parameter
+                values.append(part)
+            node = following
+        return node, values
+
+
+async def _lines(route: Route, call: Call, message: Message) -> AsyncGenerator[bytes, None]:
+    assert route.follow is not None
+    replies = route.follow(call, message)
+    is_begun = False
+    async with closing(replies):
+        try:
+            async for reply in replies:
+                is_begun = True
+                yield wire.encode_result(reply)
+        except ApiError as error:
+            if not is_begun:
+                raise
+            yield wire.error_line(error)
+
+
+def _refusal(error: ApiError) -> Response:
+    status, body = wire.error_body(error)
+    headers = () if error.retry_after is None else (("retry-after", str(error.retry_after)),)
+    return Response(status, body, headers=headers)
