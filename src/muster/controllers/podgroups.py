@@ -1,7 +1,8 @@
 """Keeps the status of pod groups: their phase, the counts of their pods, and whether they could be scheduled.
 
-Phases and conditions are Volcano's, so that its clients read them; they follow from the pods alone. Pods that are to be
-scheduled as Volcano does but come without a group get one, together with the other pods of their owner.
+Phases and conditions are Volcano's, so that its clients read them; they follow from the pods alone, but that the group
+of a job which waits for quota is pending. Pods that are to be scheduled as Volcano does but come without a group get
+one, together with the other pods of their owner.
 """
 
 import contextlib
@@ -9,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from muster.api import conditions, core, errors, timestamps, volcano
 from muster.api.everything import REGISTRY
+from muster.api.kueue import sizing
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.api.volcano import grouping
@@ -35,14 +37,16 @@ def status_of(group: Object, pods: Sequence[core.Pod], now_text: str) -> Documen
     minimum = max(1, view.spec.min_member or 0)
     scheduled = [pod for pod in pods if pod.spec.node_name]
     phases = [pod.status.phase for pod in pods]
-    refusal = None if len(scheduled) >= minimum else _refusal(pods, len(scheduled), minimum)
+    is_held = sizing.is_held(view.metadata.annotations)
+    refusal = None if is_held or len(scheduled) >= minimum else _refusal(pods, len(scheduled), minimum)
+    phase = _phase(view.status.phase, scheduled, minimum, is_refused=refusal is not None)
     wanted: Document = {
-        "phase": _phase(view.status.phase, scheduled, minimum, is_refused=refusal is not None),
+        "phase": phase if not is_held else "Pending",
         "running": phases.count("Running"),
         "succeeded": phases.count("Succeeded"),
         "failed": phases.count("Failed"),
     }
-    listed = _conditions(group, refusal, now_text, is_scheduled=len(scheduled) >= minimum)
+    listed = _conditions(group, refusal, now_text, is_scheduled=not is_held and len(scheduled) >= minimum)
     if listed:
         wanted["conditions"] = [_document(condition) for condition in listed]
     return wanted

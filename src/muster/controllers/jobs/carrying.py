@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from muster.api import core, errors, volcano
 from muster.api.errors import ApiError
+from muster.api.kueue.names import ADMITTED_REPLICAS_ANNOTATION
 from muster.api.meta import ObjectMeta
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
@@ -38,8 +39,8 @@ class Carrier:
         self._current = current
         self._events = events
         self._make_key = make_key
-        self._published: dict[str, int] = {}
-        """By a job's uid: the generation that the objects of its plugins show."""
+        self._published: dict[str, tuple[int, str]] = {}
+        """By a job's uid: the edition of it that the objects of its plugins show."""
         self._said: dict[str, Told] = {}
 
     def forget(self, uid: str) -> None:
@@ -82,7 +83,7 @@ class Carrier:
         if decided.plugins_begun:
             for problem in loaded.problems:
                 self._events.record(job, "Warning", "PluginError", problem)
-        elif self._published.get(job.uid) != (job.meta.generation or 0):
+        elif self._published.get(job.uid) != _edition(job):
             writes += _republished(seen.job, loaded.plugins)
         if decided.group_created is not None:
             writes.append(Create(volcano.POD_GROUP, decided.group_created, OPTIONS))
@@ -93,7 +94,7 @@ class Carrier:
             if isinstance(result, Refused) and not isinstance(result.error, errors.AlreadyExists | errors.NotFound):
                 self._events.record(job, "Warning", "PodGroupError", result.error.message)
         _check(results, allowed=(errors.AlreadyExists,))
-        self._published[job.uid] = job.meta.generation or 0
+        self._published[job.uid] = _edition(job)
 
     async def _make(self, job: Object, seen: Seen, loaded: Loaded, decided: Plan) -> None:
         document = job.document() if decided.created else {}
@@ -145,6 +146,11 @@ class Carrier:
         ]
         if refused:
             self._events.record(job, "Warning", reason, f"Error {doing} pods: {refused[0].message}")
+
+
+def _edition(job: Object) -> tuple[int, str]:
+    """What the objects of plugins follow: the job's spec, and how many pods it may have."""
+    return job.meta.generation or 0, (job.meta.annotations or {}).get(ADMITTED_REPLICAS_ANNOTATION, "")
 
 
 def _republished(job: volcano.Job, plugins: Sequence[Plugin]) -> Iterator[Write]:

@@ -10,12 +10,14 @@ from collections.abc import Iterable
 from muster.api import core, scheduling, volcano
 from muster.api.meta import OwnerReference
 from muster.api.objects import Key, Object
+from muster.api.volcano.defaults import DEFAULT_QUEUE
+from muster.api.volcano.waiting import CLASS_MISSING, PLUGIN_ERROR
 from muster.controllers.jobs.carrying import OPTIONS, Carrier
 from muster.controllers.jobs.commands import Commands
 from muster.controllers.jobs.currency import Currency
+from muster.controllers.jobs.obstacles import Obstacles
 from muster.controllers.jobs.ssh_keys import MakeKey, make_key
 from muster.jobs.volcano import Request, Seen, Told, members, names, noticing, plan
-from muster.jobs.volcano.planning import PLUGIN_ERROR, QUEUE_MISSING
 from muster.jobs.volcano.plugins import Loaded, PluginError, UnknownPlugin, load
 from muster.jobs.volcano.vocabulary import Happening
 from muster.runtime.clock import Clock
@@ -30,7 +32,6 @@ GATHER_SECONDS = 0.01
 GATHER_SECONDS_PER_POD = 50e-6
 
 _WORKERS = 8
-_DEFAULT_QUEUE = "default"
 
 
 class VolcanoJobController:
@@ -58,16 +59,18 @@ class _Keeper:
         self._groups = Informer(store, Selection(volcano.POD_GROUP), clock=clock)
         self._queues = Informer(store, Selection(volcano.QUEUE), clock=clock)
         self._classes = Informer(store, Selection(scheduling.PRIORITY_CLASS), clock=clock)
-        self._jobs.index_by("queue", lambda job: [job.read(volcano.Job).spec.queue or _DEFAULT_QUEUE])
+        self._jobs.index_by("queue", lambda job: [job.read(volcano.Job).spec.queue or DEFAULT_QUEUE])
         self._pods.index_by("job", lambda pod: [str(key)] if (key := _job_of(pod)) else [])
         self._current = Currency(store, self._jobs, self._pods, _job_of, [self._groups])
         self._requests: dict[Key, deque[Request]] = {}
         """What happened to a job and leaves no trace, oldest first."""
         self._carrier = Carrier(store, self._current, self._events, make_key)
+        self._obstacles = Obstacles(self._queues, self._classes)
         self._jobs.on_event(self._job_changed)
         self._pods.on_event(self._pod_changed)
         self._groups.on_event(self._group_changed)
         self._queues.on_event(self._queue_changed)
+        self._classes.on_event(self._class_changed)
 
     async def run(self) -> None:
         copies = (self._jobs, self._pods, self._groups, self._queues, self._classes, self._commands.informer)
@@ -112,9 +115,15 @@ class _Keeper:
 
     def _queue_changed(self, event: Event) -> None:
         assert event.object is not None
-        if event.change is not Change.MODIFIED:
-            for job in self._jobs.by_index("queue", event.object.key.name):
+        for name in self._obstacles.queues_concerned(event):
+            for job in self._jobs.by_index("queue", name):
                 self._reconciler.queue.add(job.key)
+
+    def _class_changed(self, event: Event) -> None:
+        if event.change is Change.ADDED:
+            for job in self._jobs.items():
+                if job.read(volcano.Job).status.state.reason == CLASS_MISSING:
+                    self._reconciler.queue.add(job.key)
 
     def _commanded(self, key: Key, uid: str, action: str) -> None:
         job = self._jobs.get(key)
@@ -153,26 +162,22 @@ class _Keeper:
         view = job.read(volcano.Job)
         pods = [pod for pod in self._pods.by_index("job", str(job.key)) if _owner(pod).uid == job.uid]
         loaded, obstacle = _loaded(view)
-        queue = view.spec.queue or _DEFAULT_QUEUE
-        found_queue = self._queues.get(Key("", queue))
-        if obstacle is None and found_queue is None and queue != _DEFAULT_QUEUE:
-            message = f'there is no queue "{queue}": create it, or name another in a new job'
-            obstacle = Told("Warning", QUEUE_MISSING, message)
+        queue = self._queues.get(Key("", view.spec.queue or DEFAULT_QUEUE))
         seen = Seen(
             view,
             [pod.read(core.Pod) for pod in sorted(pods, key=lambda pod: pod.key)],
             self._group_of(job),
             {found.key.name: found.read(scheduling.PriorityClass).value for found in self._classes.items()},
-            obstacle,
-            is_forwarded=found_queue is not None and bool(found_queue.read(volcano.Queue).spec.extend_clusters),
+            obstacle or self._obstacles.before(view),
+            is_forwarded=queue is not None and bool(queue.read(volcano.Queue).spec.extend_clusters),
         )
         return seen, loaded
 
     def _group_of(self, job: Object) -> volcano.PodGroup | None:
-        """Also where it bears only the job's name, as Volcano's older versions made it."""
+        """Also where it bears only the job's name, as Volcano's older versions made it: if it is this job's at all."""
         for name in (names.group_name(job.read(volcano.Job)), job.key.name):
             found = self._groups.get(Key(job.key.namespace, name))
-            if found is not None:
+            if found is not None and _is_owned(found, job):
                 return found.read(volcano.PodGroup)
         return None
 
@@ -186,6 +191,13 @@ class _Keeper:
         if before and not waiting:
             del self._requests[key]
         return len(waiting) < before
+
+
+def _is_owned(group: Object, job: Object) -> bool:
+    """Not by a job of another kind that has the same name, nor by an earlier one of this name. A group that nobody owns
+    was made for the job by hand."""
+    owner = next((owner for owner in group.meta.owner_references if owner.controller), None)
+    return owner is None or owner.uid == job.uid
 
 
 def _loaded(job: volcano.Job) -> tuple[Loaded, Told | None]:

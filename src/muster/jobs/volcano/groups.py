@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from muster.api import patching, volcano
+from muster.api.kueue.names import ADMITTED_REPLICAS_ANNOTATION, HELD_ANNOTATION
 from muster.api.raw import Document
 from muster.jobs.volcano import minimum, names
 from muster.jobs.volcano.owning import owner_reference
@@ -38,7 +39,9 @@ def document(job: volcano.Job, priorities: Mapping[str, int]) -> Document:
             "name": names.group_name(job),
             "namespace": meta.namespace,
             "labels": dict(meta.labels or {}),
-            "annotations": dict(meta.annotations or {}),
+            "annotations": {
+                name: value for name, value in (meta.annotations or {}).items() if name != ADMITTED_REPLICAS_ANNOTATION
+            },
             "ownerReferences": [owner_reference(job)],
         },
         "spec": spec,
@@ -46,7 +49,8 @@ def document(job: volcano.Job, priorities: Mapping[str, int]) -> Document:
 
 
 def update(job: volcano.Job, group: volcano.PodGroup, priorities: Mapping[str, int]) -> Document | None:
-    """What to merge into the group after the job was edited. Its queue and its place in the network stay."""
+    """What to merge into the group after the job was edited, or let in, or held back. Its queue and its place in the
+    network stay."""
     found: Document = msgspec.to_builtins(group.spec)
     wanted = dict(found)
     if (job.spec.priority_class_name or "") != (group.spec.priority_class_name or ""):
@@ -61,7 +65,11 @@ def update(job: volcano.Job, group: volcano.PodGroup, priorities: Mapping[str, i
     if policies != found.get("subGroupPolicy", []):
         wanted["subGroupPolicy"] = policies
     changed = patching.difference(found, wanted)
-    return {"spec": changed} if changed else None
+    held, is_held = ((found.metadata.annotations or {}).get(HELD_ANNOTATION) for found in (job, group))
+    body: Document = {"spec": changed} if changed else {}
+    if held != is_held:
+        body["metadata"] = {"annotations": {HELD_ANNOTATION: held}}
+    return body or None
 
 
 def task_members(job: volcano.Job) -> dict[str, int]:

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from muster.api import core, volcano
 from muster.api.meta import Instant
 from muster.api.raw import Document
-from muster.jobs.volcano import deciding, expiring, groups, killing, members, noticing, states, syncing
+from muster.api.volcano.waiting import OBSTACLES
+from muster.jobs.volcano import deciding, expiring, groups, holding, killing, members, noticing, states, syncing
 from muster.jobs.volcano import status as statuses
 from muster.jobs.volcano.deciding import Decision
 from muster.jobs.volcano.members import Known, Member
@@ -25,8 +26,6 @@ from muster.jobs.volcano.status import Tally
 from muster.jobs.volcano.syncing import NewPod, Work
 from muster.jobs.volcano.vocabulary import OVER, Action, Phase, phase_of
 
-QUEUE_MISSING, PLUGIN_ERROR = "QueueNotFound", "PluginError"
-_OBSTACLES = (QUEUE_MISSING, PLUGIN_ERROR)
 _PLUGIN = "plugin-"
 
 
@@ -49,7 +48,7 @@ class Seen:
     priorities: Mapping[str, int] = field(default_factory=dict)
     """Of the PriorityClasses, by name."""
     obstacle: "Told | None" = None
-    """Why the job cannot begin: its queue is missing, or a plugin is not known."""
+    """Why the job cannot begin: its queue is missing or closed, say, or a plugin is not known."""
     is_forwarded: bool = False
     """Its queue sends jobs on to other clusters, which read it off the pods."""
 
@@ -109,22 +108,28 @@ def execute(seen: Seen, known: Known, decision: Decision, now: Instant) -> Plan:
 def _sync(seen: Seen, known: Known, step: Step, decision: Decision, now: Instant) -> Plan:
     job = seen.job
     before = statuses.initiated(job, now)
-    if seen.obstacle is not None and not groups.is_admitted(seen.group):
+    is_held, is_let_in = holding.is_held(job), groups.is_admitted(seen.group)
+    if seen.obstacle is not None and not is_let_in and not is_held:
         return _wait(job, before, seen.obstacle, decision)
+    heard = holding.heard(job, before)
+    if heard != before and is_let_in and not is_held:
+        # Written down before a pod is made: one that is not counted yet could not be known of by who takes it back.
+        status = statuses.difference(job.status, heard)
+        return Plan(status, is_status_first=True, handled=decision.handled, again_after=decision.again_after)
     recorded = before.controlled_resources or {}
-    begun = [name for name in sorted(job.spec.plugins or {}) if f"{_PLUGIN}{name}" not in recorded]
-    before = replace(before, controlled_resources=_with_plugins(job) or None)
+    begun: Sequence[str] = ()
+    if not is_held:
+        begun = [name for name in sorted(job.spec.plugins or {}) if f"{_PLUGIN}{name}" not in recorded]
+        heard = replace(heard, controlled_resources={**(heard.controlled_resources or {}), **_plugins(job)} or None)
     left_over = _left_over(job, known)
-    if groups.is_admitted(seen.group):
-        work = syncing.work(job, known, {member.name for member in left_over})
-        counted = work.tally.onto(replace(before, min_available=job.spec.min_available, running_duration=None))
+    if is_held or is_let_in:
+        work = syncing.work(job, known, {member.name for member in left_over}, holding.sizes(job))
+        counted = work.tally.onto(replace(heard, min_available=job.spec.min_available, running_duration=None))
     else:
         work = Work(removed=left_over)
-        counted = _with_terminating(before, known)
+        counted = _with_terminating(heard, known)
     # Not on before the last of the old pods is on its way out, or nobody would know that it should be.
-    after = counted if left_over else step.judge(job, counted)
-    if after.state.phase != job.status.state.phase or job.status.state.reason in _OBSTACLES:
-        after = replace(after, state=replace(after.state, reason=None, message=None))
+    after = counted if left_over else _next_phase(seen, step, counted)
     if after != before:
         after = statuses.stamped(after, now)
     return Plan(
@@ -136,21 +141,34 @@ def _sync(seen: Seen, known: Known, step: Step, decision: Decision, now: Instant
         group_changed=_group_change(seen),
         plugins_begun=begun,
         handled=decision.handled,
-        told=_warnings(seen.group),
+        told=[seen.obstacle] if is_held and seen.obstacle is not None else _warnings(seen.group),
         again_after=decision.again_after,
     )
 
 
-def _with_plugins(job: volcano.Job) -> dict[str, str]:
-    """What is kept for the job, with the objects of all its plugins."""
-    plugins = {f"{_PLUGIN}{name}": name for name in sorted(job.spec.plugins or {})}
-    return {**(job.status.controlled_resources or {}), **plugins}
+def _next_phase(seen: Seen, step: Step, counted: volcano.JobStatus) -> volcano.JobStatus:
+    job = seen.job
+    before = job.status.state
+    after = step.judge(job, counted) if not holding.is_held(job) else holding.judge(job, step, counted)
+    if holding.is_held(job) and phase_of(after.state.phase) is Phase.PENDING:
+        return after if seen.obstacle is None else _obstructed(after, seen.obstacle)
+    if after.state.phase != before.phase or before.reason in OBSTACLES:
+        after = replace(after, state=replace(after.state, reason=None, message=None))
+    return after
+
+
+def _plugins(job: volcano.Job) -> dict[str, str]:
+    """What is kept for the job when the objects of all its plugins are."""
+    return {f"{_PLUGIN}{name}": name for name in sorted(job.spec.plugins or {})}
 
 
 def _wait(job: volcano.Job, before: volcano.JobStatus, obstacle: Told, decision: Decision) -> Plan:
-    state = replace(before.state, reason=obstacle.reason, message=obstacle.message)
-    status = statuses.difference(job.status, replace(before, state=state))
+    status = statuses.difference(job.status, _obstructed(before, obstacle))
     return Plan(status, handled=decision.handled, told=[obstacle], again_after=decision.again_after)
+
+
+def _obstructed(status: volcano.JobStatus, obstacle: Told) -> volcano.JobStatus:
+    return replace(status, state=replace(status.state, reason=obstacle.reason, message=obstacle.message))
 
 
 def _group_change(seen: Seen) -> Document | None:
@@ -209,9 +227,10 @@ def _kill(seen: Seen, known: Known, step: Step, decision: Decision, now: Instant
     controlled: list[str] = []
     # A job that begins again goes on with what its plugins have: the same hosts, the same keys.
     if phase_of(after.state.phase) is not Phase.RESTARTING:
+        after = holding.forgotten(after)
         if is_news:
             # Also those that were made by somebody who did not get to write it down.
-            after = replace(after, controlled_resources=_with_plugins(job) or None)
+            after = replace(after, controlled_resources={**(after.controlled_resources or {}), **_plugins(job)} or None)
         controlled = [key for key in after.controlled_resources or {} if key.startswith(_PLUGIN)]
     return Plan(
         statuses.difference(job.status, after),
@@ -288,7 +307,7 @@ def _after_the_end(seen: Seen, known: Known, requests: Sequence[Request], now: I
     decided = _kill(seen, known, step, Decision(handled=requests), now)
     if not decided.ended:
         going = sum(member.is_terminating for member in members.listed(known))
-        after = replace(job.status, terminating=going or None)
+        after = replace(job.status, terminating=going or None, pending=None, running=None, unknown=None)
         decided = changed(decided, status=statuses.difference(job.status, after))
     left = expiring.time_left(job, now)
     if left is None:

@@ -20,7 +20,7 @@ CHANGES: Mapping[tuple[Phase, Phase], str] = {
     (Phase.PENDING, Phase.ABORTING): "AbortJob: a policy or a command suspends it",
     (Phase.PENDING, Phase.COMPLETING): "CompleteJob",
     (Phase.PENDING, Phase.TERMINATING): "TerminateJob",
-    (Phase.RUNNING, Phase.PENDING): "so many pods wait that fewer than `minAvailable` are left",
+    (Phase.RUNNING, Phase.PENDING): "too many pods wait for `minAvailable` to be left; or its quota was taken back",
     (Phase.RUNNING, Phase.COMPLETED): "`minSuccess` pods have succeeded; or all have ended and enough of them well",
     (Phase.RUNNING, Phase.FAILED): "all pods have ended and too few of them well",
     (Phase.RUNNING, Phase.RESTARTING): "a policy or a command restarts the job, a task, a partition or a pod",
@@ -101,7 +101,7 @@ _ENDING: Mapping[Action, Phase] = {
 
 def judge_pending(job: volcano.Job, status: volcano.JobStatus) -> volcano.JobStatus:
     started = (status.running or 0) + (status.succeeded or 0) + (status.failed or 0)
-    return _to(status, Phase.RUNNING) if (job.spec.min_available or 0) <= started else status
+    return enter(status, Phase.RUNNING) if (job.spec.min_available or 0) <= started else status
 
 
 def judge_running(job: volcano.Job, status: volcano.JobStatus) -> volcano.JobStatus:
@@ -110,11 +110,11 @@ def judge_running(job: volcano.Job, status: volcano.JobStatus) -> volcano.JobSta
         return status
     succeeded, wanted = status.succeeded or 0, job.spec.min_success
     if wanted is not None and succeeded >= wanted:
-        return _to(status, Phase.COMPLETED)
+        return enter(status, Phase.COMPLETED)
     if succeeded + (status.failed or 0) == total:
-        return _to(status, Phase.COMPLETED if _is_success(job, status) else Phase.FAILED)
+        return enter(status, Phase.COMPLETED if _is_success(job, status) else Phase.FAILED)
     if (status.pending or 0) > total - (job.spec.min_available or 0):
-        return _to(status, Phase.PENDING)
+        return enter(status, Phase.PENDING)
     return status
 
 
@@ -135,10 +135,10 @@ def _is_success(job: volcano.Job, status: volcano.JobStatus) -> bool:
 
 def judge_restarting(job: volcano.Job, status: volcano.JobStatus) -> volcano.JobStatus:
     if (status.retry_count or 0) >= (job.spec.max_retry or 0):
-        return _to(status, Phase.FAILED)
+        return enter(status, Phase.FAILED)
     # The minimum that the pods were made under, which may have been edited since.
     if total_replicas(job) - (status.terminating or 0) >= (status.min_available or 0):
-        return _to(status, Phase.PENDING)
+        return enter(status, Phase.PENDING)
     return status
 
 
@@ -155,16 +155,16 @@ def is_over(job: volcano.Job) -> bool:
 
 
 def _restart(_job: volcano.Job, status: volcano.JobStatus) -> volcano.JobStatus:
-    return _to(replace(status, retry_count=(status.retry_count or 0) + 1), Phase.RESTARTING)
+    return enter(replace(status, retry_count=(status.retry_count or 0) + 1), Phase.RESTARTING)
 
 
 def _always(phase: Phase) -> Judge:
-    return lambda _job, status: _to(status, phase)
+    return lambda _job, status: enter(status, phase)
 
 
 def _once_empty(phase: Phase) -> Judge:
     def judge(_job: volcano.Job, status: volcano.JobStatus) -> volcano.JobStatus:
-        return status if status.terminating or status.pending or status.running else _to(status, phase)
+        return status if status.terminating or status.pending or status.running else enter(status, phase)
 
     return judge
 
@@ -173,7 +173,7 @@ def _stay(_job: volcano.Job, status: volcano.JobStatus) -> volcano.JobStatus:
     return status
 
 
-def _to(status: volcano.JobStatus, phase: Phase) -> volcano.JobStatus:
+def enter(status: volcano.JobStatus, phase: Phase) -> volcano.JobStatus:
     before = phase_of(status.state.phase)
     assert (before, phase) in CHANGES, f"no way from {before} to {phase}"
     return replace(status, state=replace(status.state, phase=phase))
