@@ -73,6 +73,7 @@ class _Keeper:
         self._reconciler = Reconciler("queues", self._reconcile, clock=clock)
         self._ledger = queues.Ledger()
         self._states: dict[str, str | None] = {}  # as last seen: only a change concerns the queues below
+        self._asked: dict[str, tuple[object, ...]] = {}  # what else of a queue decides, as last seen
         self._queues = Informer(store, Selection(volcano.QUEUE), clock=clock)
         self._commands = Informer(store, Selection(volcano.COMMAND), clock=clock)
         self._groups = Informer(store, Selection(volcano.POD_GROUP), clock=clock)
@@ -93,12 +94,26 @@ class _Keeper:
     def _queue_changed(self, event: Event) -> None:
         assert event.object is not None
         name = event.object.key.name
-        self._reconciler.queue.add(name)
+        if self._is_asked_anew(event):
+            self._reconciler.queue.add(name)
+        else:
+            self._reconciler.queue.add_after(name, GATHER_SECONDS)
         state = None if event.change is Change.DELETED else event.object.read(volcano.Queue).status.state
         if self._states.get(name) != state:
             self._states[name] = state
             for child in self._queues.by_index("parent", name):
                 self._reconciler.queue.add(child.key.name)
+
+    def _is_asked_anew(self, event: Event) -> bool:
+        """Or else only its status has changed, most likely because we wrote it: to look again at once would be to write
+        again at once, as long as pods come and go."""
+        assert event.object is not None
+        name, meta = event.object.key.name, event.object.meta
+        if event.change is Change.DELETED:
+            return self._asked.pop(name, None) is not None
+        asked = (meta.uid, meta.generation, meta.annotations, event.object.read(volcano.Queue).status.state)
+        before, self._asked[name] = self._asked.get(name), asked
+        return asked != before
 
     def _command_changed(self, event: Event) -> None:
         assert event.object is not None
