@@ -46,6 +46,7 @@ from muster.controllers.quota.lifecycle import LifecycleController
 from muster.controllers.quota.pods import PodsController
 from muster.controllers.quota.priorities import PriorityController
 from muster.controllers.quota.protection import ProtectionController
+from muster.controllers.quota.retention import RetentionController
 from muster.controllers.quota.statuses import StatusController
 from muster.controllers.quota.ungating import UngatingController
 from muster.controllers.quota.visibility import Visibility
@@ -204,7 +205,7 @@ async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
     """Store, controllers and server, up while the context lasts."""
     clock = SystemClock()
     make_engine, quota_settings = _make_engine(settings.scheduler_config), _quota_settings(settings.quota_config)
-    take_in = _take_in(settings.admission_config)
+    take_in = _take_in(settings.admission_config, quota_settings)
     _make_private(settings.data)
     admin_token, node_token = _token(settings.data / "token"), _token(settings.data / "node-token")
     async with contextlib.AsyncExitStack() as stack:
@@ -257,14 +258,14 @@ def _quota_settings(path: Path | None) -> Settings:
     return configuration.settings
 
 
-def _take_in(path: Path | None) -> TakeIn:
+def _take_in(path: Path | None, quota: Settings) -> TakeIn:
     """What is filled in for new objects, whoever makes them. Raises as `_make_engine` does."""
     documents = raw.decode_yaml(_read(path)) if path is not None else []
     groups = resource_groups.read(documents[0]) if documents else ()
 
     def take_in(kind: Kind, document: raw.Document, find: Find) -> None:
         taking_in.take_in(kind, document, find, groups)
-        managing.take_in(kind, document, find)
+        managing.take_in(kind, document, find, quota.managed_namespaces)
 
     return take_in
 
@@ -280,7 +281,8 @@ def _controllers(
     store: Store, clock: Clock, scheduler: SchedulingController, quota: QuotaController
 ) -> Mapping[str, Callable[[], Awaitable[None]]]:
     settings = quota.engine.settings
-    return {
+    chosen = {"retention": RetentionController(store, clock, settings).run} if settings.retention.is_limited else {}
+    return chosen | {
         "scheduler": scheduler.run,
         "pod groups": PodGroupController(store, clock).run,
         "batch jobs": BatchJobController(store, clock).run,

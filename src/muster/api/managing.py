@@ -7,37 +7,58 @@ together hands `take_in` to the store.
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from muster.api import batch, core, errors, kubeflow, kueue
+from muster.api import batch, core, errors, kubeflow, kueue, volcano
+from muster.api.core.defaults import NAMESPACE_LABEL
 from muster.api.documents import child, made_child, objects, text
+from muster.api.everything import REGISTRY
 from muster.api.kinds import Kind
 from muster.api.kueue import names
 from muster.api.kueue.roles import role_hash
 from muster.api.kueue.topology_annotations import validate_request
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
+from muster.api.selectors import LabelSelector, Operator, Requirement
 
 Find: TypeAlias = Callable[[Kind, Key], Object | None]
 TakeIn: TypeAlias = Callable[[Kind, Document, Find], None]
-_UNMANAGED_NAMESPACES: Final = frozenset({"kube-system"})
+USUAL_NAMESPACES: Final = LabelSelector((Requirement(NAMESPACE_LABEL, Operator.NOT_IN, frozenset({"kube-system"})),))
+"""Whose jobs and pods queue, where nothing else is said."""
+_MOST_OWNERS: Final = 10
 
 
-def take_in(kind: Kind, document: Document, find: Find) -> None:
-    """Changes the new object in place, after its defaults. `find` looks up other objects. Raises Invalid."""
+def take_in(kind: Kind, document: Document, find: Find, namespaces: LabelSelector = USUAL_NAMESPACES) -> None:
+    """Changes the new object in place, after its defaults. `find` looks up other objects; `namespaces`: those whose
+    objects are taken in. Raises Invalid."""
     managed = _BY_KIND.get(kind)
-    if managed is not None and text(child(document, "metadata"), "namespace") not in _UNMANAGED_NAMESPACES:
+    if managed is not None and _is_in(namespaces, text(child(document, "metadata"), "namespace"), find):
         managed(document, find)
+
+
+def _is_in(namespaces: LabelSelector, name: str, find: Find) -> bool:
+    found = find(core.NAMESPACE, Key("", name))
+    labels = found.meta.labels or {} if found is not None else {}
+    return namespaces.matches({NAMESPACE_LABEL: name, **labels})
 
 
 def hold_back(document: Document, spec: Document, find: Find) -> None:
     """A job of any kind, whose `spec` (or part of it) has the field `suspend`."""
     metadata = made_child(document, "metadata")
     if is_controlled(metadata):
+        if spec.get("suspend") is not True and is_part_of_held(metadata, find):
+            spec["suspend"] = True
+            _mark(metadata)
         return  # its owner is admitted, with everything that it makes
     _name_defaults(metadata, find)
     if queue_of(metadata):
         spec["suspend"] = True
     elif spec.get("suspend") is not True:
         spec["suspend"] = True
+        _mark(metadata)
+
+
+def _mark(metadata: Document) -> None:
+    """It is quota that suspended it. In a queue nobody else does."""
+    if not queue_of(metadata):
         made_child(metadata, "annotations")[names.QUEUED_ANNOTATION] = "true"
 
 
@@ -47,6 +68,37 @@ def queue_of(metadata: Document) -> str:
 
 def is_controlled(metadata: Document) -> bool:
     return any(owner.get("controller") is True for owner in objects(metadata, "ownerReferences"))
+
+
+def is_part_of_held(metadata: Document, find: Find) -> bool:
+    """Whether the topmost job above it is held back. What cannot be found, holds nothing back."""
+    namespace, is_held = text(metadata, "namespace"), False
+    for _ in range(_MOST_OWNERS):
+        owner = next((found for found in objects(metadata, "ownerReferences") if found.get("controller") is True), None)
+        above = _owner(owner, namespace, find) if owner is not None else None
+        if above is None:
+            break
+        document = above.document()
+        if above.kind in _HELD:
+            is_held = _HELD[above.kind](document)
+        metadata = child(document, "metadata")
+    return is_held
+
+
+def _owner(owner: Document, namespace: str, find: Find) -> Object | None:
+    try:
+        kind = REGISTRY.by_document(text(owner, "apiVersion"), text(owner, "kind"))
+    except errors.NotFound:
+        return None
+    found = find(kind, Key(namespace if kind.namespaced else "", text(owner, "name")))
+    return found if found is not None and found.uid == owner.get("uid") else None
+
+
+_HELD: Final[Mapping[Kind, Callable[[Document], bool]]] = {
+    batch.JOB: lambda job: child(job, "spec").get("suspend") is True,
+    kubeflow.PYTORCH_JOB: lambda job: child(job, "spec", "runPolicy").get("suspend") is True,
+    volcano.JOB: lambda job: child(job, "metadata", "annotations").get(names.HELD_ANNOTATION) == "true",
+}
 
 
 def _hold_job(document: Document, find: Find) -> None:

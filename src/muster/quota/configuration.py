@@ -10,12 +10,25 @@ from difflib import get_close_matches
 from fractions import Fraction
 from typing import Final
 
-from muster.api import fields, quantity
+from muster.api import fields, metadata, quantity, selectors
 from muster.api.errors import FieldError
+from muster.api.managing import USUAL_NAMESPACES
+from muster.api.meta import LabelSelector as LabelSelectorView
+from muster.api.meta import LabelSelectorRequirement
 from muster.api.raw import JSON, type_name
 from muster.api.sections import Section
+from muster.api.selectors import LabelSelector
 from muster.quota.gates import WITHOUT_EFFECT, Gate, Gates
-from muster.quota.settings import AdmissionFairSharing, FairSharing, PodsReady, Settings, ShareRule, Transformation
+from muster.quota.settings import (
+    AdmissionFairSharing,
+    FairSharing,
+    Metrics,
+    PodsReady,
+    Retention,
+    Settings,
+    ShareRule,
+    Transformation,
+)
 
 KIND: Final = "Configuration"
 V1BETA1: Final = "config.kueue.x-k8s.io/v1beta1"
@@ -24,14 +37,13 @@ _IGNORE, _BLOCK = "IgnoreUndeclared", "BlockUndeclared"
 _RETAIN, _REPLACE = "Retain", "Replace"
 _EVICTION, _CREATION = "Eviction", "Creation"
 _RULES: Final = ((ShareRule.FINAL,), (ShareRule.INITIAL,), (ShareRule.FINAL, ShareRule.INITIAL))
+_FRAMEWORKS: Final = frozenset({"batch/job", "kubeflow.org/pytorchjob", "pod"})
+"""By Kueue's names, the kinds of jobs that there are here."""
 _ELSEWHERE: Final = "the platform's own options decide that"
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "manageJobsWithoutQueueName": "jobs that name no queue go to the ClusterQueue default, which admits everything",
-    "managedJobsNamespaceSelector": "jobs of all namespaces but kube-system are managed",
-    "objectRetentionPolicies": "objects are kept until they are deleted",
     "multiKueue": "there is one cluster",
     "queueVisibility": "ask visibility.kueue.x-k8s.io for what waits",
-    "metrics": "all metrics are served at /metrics",
     "namespace": _ELSEWHERE,
     "health": _ELSEWHERE,
     "webhook": _ELSEWHERE,
@@ -88,6 +100,9 @@ def parse(document: JSON) -> Configuration | list[FieldError]:
         transformations=_read_transformations(resources),
         ignores_undeclared=_ignores_undeclared(resources, prefixes, gates, notes),
         copied_labels=_read_integrations(root, notes),
+        managed_namespaces=_read_managed_namespaces(root),
+        retention=_read_retention(root),
+        metrics=_read_metrics(root, gates, notes),
     )
     if resources.take("deviceClassMappings") is not None:
         notes.without_effect("resources.deviceClassMappings", "devices are asked for as resources")
@@ -264,12 +279,68 @@ def _read_integrations(root: Section, notes: _Notes) -> tuple[str, ...]:
     labels = section.texts("labelKeysToCopy")
     for index, label in enumerate(labels):
         notes.errors += fields.qualified_name(f"{section.at('labelKeysToCopy')}[{index}]", label)
-    section.texts("frameworks")
+    for index, name in enumerate(section.texts("frameworks")):
+        if name not in _FRAMEWORKS:
+            notes.without_effect(f"{section.at('frameworks')}[{index}]", f"the platform has no kind of job for {name}")
     for name in ("externalFrameworks", "podOptions"):
         if section.take(name) is not None:
             notes.without_effect(section.at(name), "every kind of job that the platform has is managed")
     section.finish()
     return tuple(labels)
+
+
+# Namespaces, and how long objects are kept
+
+
+def _read_managed_namespaces(root: Section) -> LabelSelector:
+    name = "managedJobsNamespaceSelector"
+    return _read_selector(root, name) if root.has(name) else USUAL_NAMESPACES
+
+
+def _read_retention(root: Section) -> Retention:
+    section = root.section("objectRetentionPolicies")
+    listed = section.section("workloads")
+    found = Retention(listed.span("afterFinished"), listed.span("afterDeactivatedByKueue"))
+    listed.finish()
+    section.finish()
+    return found
+
+
+# Metrics
+
+
+def _read_metrics(root: Section, gates: Gates, notes: _Notes) -> Metrics:
+    section, usual = root.section("metrics"), Metrics()
+    if section.take("bindAddress") is not None:
+        notes.without_effect(section.at("bindAddress"), "they are served at /metrics, where everything else is")
+    if section.take("customLabels") is not None:
+        notes.without_effect(section.at("customLabels"), "join with cluster_queue_info on the queue's name instead")
+    listed = section.section("localQueueMetrics")
+    is_on = listed.flag("enable", default=True)
+    found = Metrics(
+        amounts=section.flag("enableClusterQueueResources", default=usual.amounts),
+        local_queues=is_on and Gate.LOCAL_QUEUE_METRICS in gates,
+        local_queue_selector=_read_selector(listed, "localQueueSelector"),
+    )
+    listed.finish()
+    section.finish()
+    return found
+
+
+def _read_selector(section: Section, name: str) -> LabelSelector:
+    """One that is not there selects everything."""
+    found, errors = section.section(name), section.errors
+    expressions = []
+    for listed in found.sections("matchExpressions"):
+        key, operator = listed.required_text("key"), listed.required_text("operator")
+        expressions.append(LabelSelectorRequirement(key=key, operator=operator, values=tuple(listed.texts("values"))))
+        listed.finish()
+    labels = {str(key): str(value) for key, value in found.document("matchLabels").items()}
+    found.finish()
+    view = LabelSelectorView(match_labels=labels, match_expressions=tuple(expressions))
+    problems = list(metadata.validate_label_selector(found.path, view))
+    errors += problems
+    return LabelSelector() if problems else selectors.from_view(view)
 
 
 def _choice(section: Section, name: str, values: tuple[str, ...]) -> str:

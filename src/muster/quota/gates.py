@@ -26,6 +26,9 @@ class Gate(StrEnum):
     FINISH_ORPHANED_WORKLOADS = "FinishOrphanedWorkloads"
     FLAVOR_FUNGIBILITY = "FlavorFungibility"
     FLAVOR_FUNGIBILITY_PRESERVE_SCAN_PROGRESS = "FlavorFungibilityPreserveScanProgress"
+    LOCAL_QUEUE_METRICS = "LocalQueueMetrics"
+    METRICS_FOR_COHORTS = "MetricsForCohorts"
+    METRIC_FOR_WORKLOAD_CREATION_LATENCY = "MetricForWorkloadCreationLatency"
     MULTIKUEUE_ORCHESTRATED_PREEMPTION = "MultiKueueOrchestratedPreemption"
     PARTIAL_ADMISSION = "PartialAdmission"
     PRIORITIZE_PREEMPTOR_WORKLOADS = "PrioritizePreemptorWorkloads"
@@ -114,10 +117,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "KueueDRAIntegrationPartitionableDevices",
         "KueueDRARejectWorkloadsWhenDRADisabled",
         "LWSImmutableGroupSize",
-        "LocalQueueMetrics",
         "ManagedJobsNamespaceSelectorAlwaysRespected",
-        "MetricForWorkloadCreationLatency",
-        "MetricsForCohorts",
         "MultiKueue",
         "MultiKueueAdaptersForCustomJobs",
         "MultiKueueClusterProfile",

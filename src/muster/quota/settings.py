@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
+from muster.api.managing import USUAL_NAMESPACES
+from muster.api.selectors import LabelSelector
 from muster.quota.gates import Gates
 
 
@@ -58,6 +60,31 @@ class Transformation:
 
 
 @dataclass(frozen=True, slots=True)
+class Metrics:
+    """What is measured beyond the usual. Kueue leaves out amounts unless it is told otherwise; here they cost nothing
+    until somebody asks for them."""
+
+    amounts: bool = True
+    """Quotas, and what is used of them."""
+    local_queues: bool = True
+    local_queue_selector: LabelSelector = field(default_factory=LabelSelector)
+    """Which local queues, by their labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How many seconds workloads are kept; None: until somebody deletes them."""
+
+    finished: float | None = None
+    deactivated: float | None = None
+    """Those that quota deactivated, with their jobs."""
+
+    @property
+    def is_limited(self) -> bool:
+        return self.finished is not None or self.deactivated is not None
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     gates: Gates = field(default_factory=Gates.default)
     fair_sharing: FairSharing | None = None
@@ -71,5 +98,9 @@ class Settings:
     transformations: tuple[Transformation, ...] = ()
     copied_labels: tuple[str, ...] = ()
     """Labels of a job that its workload gets too, when it is made."""
+    managed_namespaces: LabelSelector = USUAL_NAMESPACES
+    """Whose jobs queue."""
+    retention: Retention = Retention()
+    metrics: Metrics = field(default_factory=Metrics)
     placement_patience: float = 30.0
     """Seconds that a pod may stay unschedulable where its topology assignment put it; then the workload is put back."""

@@ -8,7 +8,8 @@ from muster.api.kueue.labels import validate_label_update, validate_labels
 from muster.api.managing import take_in
 from muster.api.meta import ObjectMeta
 from muster.api.objects import Key, Object
-from muster.api.raw import JSON, Document
+from muster.api.raw import JSON, Document, encode
+from muster.api.selectors import LabelSelector, Operator, Requirement
 
 K = "kueue.x-k8s.io/"
 QUEUED = "muster.dev/queued"
@@ -58,6 +59,46 @@ def test_parts_of_other_jobs_and_the_platform_itself_are_left_alone():
     assert taken(batch.JOB, namespace="kube-system")["spec"] == {}
     assert taken(core.POD, labels={K + "queue-name": "q"}, ownerReferences=owner)["spec"] == {}
     assert taken(core.CONFIG_MAP)["spec"] == {}
+
+
+def a_part(top: Document, **metadata: JSON):
+    """A job whose owner is a pod of `top`."""
+    pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "default", "uid": "u-p"}}
+    pod["metadata"]["ownerReferences"] = [owned_by(batch.JOB, "top")]
+    known = {(core.POD, "p"): pod, (batch.JOB, "top"): {"metadata": {"name": "top", "uid": "u-top"}, **top}}
+
+    def find(kind: Kind, key: Key) -> Object | None:
+        found = known.get((kind, key.name))
+        return None if found is None else Object(kind, encode(found))
+
+    return taken(batch.JOB, find, ownerReferences=[owned_by(core.POD, "p")], **metadata)
+
+
+def owned_by(kind: Kind, name: str) -> Document:
+    return {"apiVersion": kind.api_version, "kind": kind.name, "name": name, "uid": f"u-{name}", "controller": True}
+
+
+def test_a_part_of_a_job_that_is_held_back_is_held_back_with_it():
+    held = a_part({"spec": {"suspend": True}})
+    assert held["spec"] == {"suspend": True}
+    assert held["metadata"]["annotations"] == {QUEUED: "true"}
+    in_a_queue = a_part({"spec": {"suspend": True}}, labels={K + "queue-name": "q"})
+    assert in_a_queue["spec"] == {"suspend": True}
+    assert "annotations" not in in_a_queue["metadata"]
+    assert a_part({"spec": {"suspend": False}})["spec"] == {}
+    assert a_part({"metadata": {"name": "top", "uid": "another"}, "spec": {"suspend": True}})["spec"] == {}
+
+
+def test_whose_jobs_queue_can_be_chosen():
+    def find(kind: Kind, key: Key) -> Object | None:
+        labels = {"team": "ml"} if key.name == "research" else {}
+        return Object(kind, encode({"metadata": {"name": key.name, "labels": labels}}))
+
+    for namespace, spec in (("research", {"suspend": True}), ("kitchen", {})):
+        document: Document = {"metadata": {"name": "x", "namespace": namespace}, "spec": {}}
+        chosen = LabelSelector((Requirement("team", Operator.IN, frozenset({"ml"})),))
+        take_in(batch.JOB, document, lambda kind, key: find(kind, key) if kind is core.NAMESPACE else None, chosen)
+        assert document["spec"] == spec
 
 
 def test_defaults_are_meant_where_nothing_is_said():

@@ -6,10 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.api.managing import USUAL_NAMESPACES
 from muster.quota import configuration
 from muster.quota.configuration import V1BETA1, V1BETA2, Configuration
 from muster.quota.gates import Gate
-from muster.quota.settings import AdmissionFairSharing, FairSharing, PodsReady, Settings, ShareRule, Transformation
+from muster.quota.settings import (
+    AdmissionFairSharing,
+    FairSharing,
+    PodsReady,
+    Retention,
+    Settings,
+    ShareRule,
+    Transformation,
+)
 
 
 def read(version=V1BETA2, **document):
@@ -134,6 +143,24 @@ def test_labels_that_workloads_get():
     assert settings(integrations=integrations).copied_labels == ("team", "example.com/cost")
 
 
+def test_whose_jobs_queue():
+    assert settings().managed_namespaces == USUAL_NAMESPACES
+    chosen = settings(managedJobsNamespaceSelector={"matchLabels": {"team": "ml"}}).managed_namespaces
+    assert chosen.matches({"team": "ml"})
+    assert not chosen.matches({"kubernetes.io/metadata.name": "default"})
+
+
+def test_how_long_workloads_are_kept():
+    assert not settings().retention.is_limited
+    policies = {"workloads": {"afterFinished": "72h", "afterDeactivatedByKueue": "0"}}
+    assert settings(objectRetentionPolicies=policies).retention == Retention(259_200.0, 0.0)
+
+
+def test_kinds_of_jobs_that_are_not_there_are_named():
+    listed = ["batch/job", "pod", "ray.io/rayjob"]
+    assert warnings(integrations={"frameworks": listed}) == ["integrations.frameworks[2]"]
+
+
 def test_what_kueue_has_and_this_platform_does_without_is_named():
     given_ = {
         "manageJobsWithoutQueueName": True,
@@ -144,14 +171,24 @@ def test_what_kueue_has_and_this_platform_does_without_is_named():
     }
     assert warnings(**given_) == [
         "manageJobsWithoutQueueName",
-        "metrics",
         "leaderElection",
         "integrations.podOptions",
+        "metrics.bindAddress",
         "resources.deviceClassMappings",
     ]
 
 
 BAD = {
+    "a namespace selector that is none": (
+        {"managedJobsNamespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}},
+        "managedJobsNamespaceSelector.matchExpressions[0].operator",
+        "Near",
+    ),
+    "a retention that is no time": (
+        {"objectRetentionPolicies": {"workloads": {"afterFinished": "soon"}}},
+        "objectRetentionPolicies.workloads.afterFinished",
+        "length of time",
+    ),
     "an unknown gate": (
         {"featureGates": {"PartialAdmision": True}},
         "featureGates.PartialAdmision",

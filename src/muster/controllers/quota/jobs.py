@@ -6,21 +6,20 @@ One controller for all kinds: a kind of job is a `JobIntegration`, and nothing h
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from muster.api import conditions, errors, kueue
+from muster.api import errors, kueue
 from muster.api.errors import ApiError
 from muster.api.kinds import Kind
 from muster.api.kueue import names
-from muster.api.meta import ObjectMeta, OwnerReference
 from muster.api.objects import Key, Object
 from muster.controllers.quota import carrying
+from muster.controllers.quota.ancestry import Ancestry, controller_of
 from muster.controllers.quota.surroundings import Surroundings
-from muster.quota.integrations import jobs, subjects
+from muster.quota.integrations import following, jobs, subjects
 from muster.quota.integrations.batch_job import BatchJobs
 from muster.quota.integrations.contract import Conflicting, JobIntegration, NamesPriorityClass
 from muster.quota.integrations.pytorch_job import PyTorchJobs
-from muster.quota.integrations.steps import NOTHING, Plan, Start, Step, Stop, World
+from muster.quota.integrations.steps import Plan, Start, Step, Stop, World
 from muster.quota.settings import Settings
-from muster.quota.workloads import ADMITTED, EVICTED, FINISHED
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer, by_owner
 from muster.runtime.keeping import keep
@@ -32,8 +31,6 @@ INTEGRATIONS: tuple[JobIntegration, ...] = (BatchJobs(), PyTorchJobs())
 _WORKERS = 8
 _SOON_SECONDS = 0.005
 _LATER_SECONDS = 10.0
-_MOST_ANCESTORS = 10
-_UNMANAGED_NAMESPACES = frozenset({"kube-system"})
 
 
 class Job(NamedTuple):
@@ -74,15 +71,16 @@ class _Keeper:
         self._reconciler = Reconciler("quota: jobs", self._reconcile, clock=clock, workers=_WORKERS, max_delay=10.0)
         self._surroundings = Surroundings(store, clock, settings)
         self._jobs = {kind: Informer(store, Selection(kind), clock=clock) for kind in self._integrations}
+        self._ancestry = Ancestry(store, self._jobs)
         self._workloads = Informer(store, Selection(kueue.WORKLOAD), clock=clock)
         self._workloads.index_by("owner", by_owner)
         self._workloads.index_by("controller", _of_controller)
         self._written: dict[Job, tuple[int, int]] = {}
         for informer in self._jobs.values():
             informer.index_by("prebuilt", _prebuilt)
-            informer.index_by("owner", by_owner)
             informer.on_event(self._job_changed)
         self._workloads.on_event(self._workload_changed)
+        self._surroundings.namespaces.on_event(self._namespace_changed)
 
     async def run(self) -> None:
         informers = [*self._jobs.values(), self._workloads, *self._surroundings.informers]
@@ -94,24 +92,27 @@ class _Keeper:
         assert event.object is not None
         self._reconciler.queue.add(Job(event.object.kind, event.object.key))
 
+    def _namespace_changed(self, event: Event) -> None:
+        """Its jobs may queue from now on."""
+        assert event.object is not None
+        name = event.object.key.name
+        for informer in self._jobs.values():
+            for job in informer.items():
+                if job.key.namespace == name:
+                    self._reconciler.queue.add(Job(job.kind, job.key))
+
     def _workload_changed(self, event: Event) -> None:
         found = event.object
         assert found is not None
         for owner in found.meta.owner_references:
             kind = self._by_name.get((owner.api_version, owner.kind))
             if kind is not None:
-                key = Key(found.key.namespace, owner.name)
-                self._reconciler.queue.add(Job(kind, key))
-                self._tell_children(kind, key)
+                owning = Job(kind, Key(found.key.namespace, owner.name))
+                for told in (owning, *self._ancestry.parts_of(owning)):
+                    self._reconciler.queue.add(Job(*told))
         for informer in self._jobs.values():
             for job in informer.by_index("prebuilt", str(found.key)):
                 self._reconciler.queue.add(Job(job.kind, job.key))
-
-    def _tell_children(self, kind: Kind, key: Key) -> None:
-        job = self._jobs[kind].get(key)
-        for informer in self._jobs.values() if job is not None else ():
-            for child in informer.by_index("owner", job.uid if job is not None else ""):
-                self._reconciler.queue.add(Job(child.kind, child.key))
 
     # What is done about it
 
@@ -123,15 +124,20 @@ class _Keeper:
         if job is None:
             orphans = list(self._workloads.by_index("controller", _reference(ref.kind, ref.key)))
             await self._take(ref, None, jobs.orphaned(orphans, world), world)
+            self._ancestry.forget(ref)
             if not orphans:
                 self._written.pop(ref, None)
             return None
-        if ref.key.namespace in _UNMANAGED_NAMESPACES:
+        if not self._surroundings.manages(ref.key.namespace):
             return None
         subject = subjects.of_job(self._integrations[ref.kind], job.document(), self._classes.get(ref.kind))
-        ancestor = self._ancestor(job)
-        if ancestor is not None:
-            decided = _follow(subject, self._owned(ancestor))
+        above = await self._ancestry.above(job)
+        if above.problem:
+            self._events.record(job, "Warning", "JobNestingTooDeep", above.problem)
+        if above.top is not None:
+            decided = following.follow(subject, self._owned(job), self._owned(above.top))
+        elif above.is_orphan or above.problem:
+            return _LATER_SECONDS
         else:
             decided = jobs.plan(subject, self._candidates(job, subject), world)
         try:
@@ -211,37 +217,6 @@ class _Keeper:
                 owned.append(named)
         return owned
 
-    def _ancestor(self, job: Object) -> Object | None:
-        """The topmost job of a kind that queues, of which this one is a part; None where it stands for itself."""
-        found: Object | None = None
-        current = job
-        for _ in range(_MOST_ANCESTORS):
-            owner = _controller(current.meta)
-            kind = self._by_name.get((owner.api_version, owner.kind)) if owner is not None else None
-            if owner is None or kind is None:
-                break
-            above = self._jobs[kind].get(Key(job.key.namespace, owner.name))
-            if above is None or above.uid != owner.uid:
-                break
-            found = current = above
-        return found
-
-
-def _follow(subject: subjects.Subject, workloads: Sequence[Object]) -> Plan:
-    """A part of another job runs only while that one is admitted."""
-    is_admitted = False
-    for found in workloads:
-        listed = found.read(kueue.Workload).status.conditions
-        is_live = not conditions.is_true(listed, FINISHED) and not conditions.is_true(listed, EVICTED)
-        is_admitted |= is_live and conditions.is_true(listed, ADMITTED)
-    if subject.is_suspended or is_admitted or subject.outcome is not None:
-        return NOTHING
-    return Plan((Stop((), "The job that it is part of is not admitted", is_pause=True),))
-
-
-def _controller(meta: ObjectMeta) -> OwnerReference | None:
-    return next((owner for owner in meta.owner_references if owner.controller), None)
-
 
 def _prebuilt(job: Object) -> Iterable[str]:
     name = (job.meta.annotations or {}).get(names.PREBUILT) or (job.meta.labels or {}).get(names.PREBUILT)
@@ -249,7 +224,7 @@ def _prebuilt(job: Object) -> Iterable[str]:
 
 
 def _of_controller(workload: Object) -> Iterable[str]:
-    owner = _controller(workload.meta)
+    owner = controller_of(workload.meta)
     if owner is None:
         return []
     return [f"{owner.api_version} {owner.kind} {Key(workload.key.namespace, owner.name)}"]

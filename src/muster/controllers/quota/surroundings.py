@@ -1,6 +1,9 @@
-"""What decisions about jobs may ask for besides the job: flavors and priority classes, followed once for all."""
+"""What decisions about jobs may ask for besides the job: flavors, priority classes, and whose jobs queue at all.
+Followed once for all."""
 
-from muster.api import kueue, scheduling
+from muster.api import core, kueue, scheduling
+from muster.api.core.defaults import NAMESPACE_LABEL
+from muster.api.objects import Key
 from muster.quota.integrations.ranking import Classes
 from muster.quota.integrations.steps import World
 from muster.quota.settings import Settings
@@ -16,7 +19,14 @@ class Surroundings:
         self._flavors = Informer(store, Selection(kueue.RESOURCE_FLAVOR), clock=clock)
         self._workload_classes = Informer(store, Selection(kueue.WORKLOAD_PRIORITY_CLASS), clock=clock)
         self._classes = Informer(store, Selection(scheduling.PRIORITY_CLASS), clock=clock)
-        self.informers = (self._flavors, self._workload_classes, self._classes)
+        self.namespaces = Informer(store, Selection(core.NAMESPACE), clock=clock)
+        self.informers = (self._flavors, self._workload_classes, self._classes, self.namespaces)
+
+    def manages(self, namespace: str) -> bool:
+        """Whether the jobs of that namespace queue."""
+        found = self.namespaces.get(Key("", namespace))
+        labels = found.meta.labels or {} if found is not None else {}
+        return self._settings.managed_namespaces.matches({NAMESPACE_LABEL: namespace, **labels})
 
     def now(self) -> World:
         return World(
