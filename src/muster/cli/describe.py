@@ -1,18 +1,20 @@
 """`muster describe`: everything about an object, in the order in which a person asks."""
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 
 import click
 
-from muster.api import raw
+from muster.api import errors, raw
 from muster.api.raw import JSON, Document
-from muster.cli import durations, queues, rendering, targets
-from muster.cli.connecting import connect, namespace_option
-from muster.cli.rendering import Table
+from muster.cli import choosing, describe_job, durations, object_lines, queues, targets
+from muster.cli.connecting import connect, namespace_option, output_option
+from muster.cli.object_lines import indent
 from muster.cli.session import Session
-from muster.sdk import gangs, reading, resources
+from muster.sdk import details, dialects, gangs, reading, resources
 from muster.sdk.client import Client
+from muster.sdk.dialects import Job
 from muster.sdk.resources import CLUSTER_QUEUES, PODS, WORKLOADS, Selection
 
 _NOISE = ("managedFields", "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink")
@@ -21,48 +23,90 @@ _NOISE = ("managedFields", "name", "namespace", "uid", "resourceVersion", "gener
 @click.command()
 @click.argument("what", metavar="KIND NAME...", nargs=-1, required=True)
 @namespace_option
+@output_option("json", "yaml")
 @click.pass_obj
-def command(session: Session, what: Sequence[str], namespace: str | None) -> None:
+def command(session: Session, what: Sequence[str], namespace: str | None, output: str | None) -> None:
     """Show all about one object, with its events.
+
+    `job` finds a job of whichever kind has the name (batch, volcano, pytorch, cron, flow, or a gang of
+    `muster run`) and shows its tasks, pods, quota and timeline.
 
     \b
     Examples:
+      muster describe job train
+      muster describe volcano/train
       muster describe pod/web
       muster describe node node-0
     """
     client = connect(session, namespace)
-    for number, target in enumerate(targets.named(what, client.catalog())):
+    told = [
+        _of_job(client, choosing.job(client, job), output) if job else _of_object(client, words, output)
+        for words, job in _split(what)
+    ]
+    click.echo(("---\n" if output == "yaml" else "\n\n").join(told), nl=False)
+
+
+def _split(what: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
+    """Each object's own words, and where they mean a job, that as KIND/NAME."""
+    if any("/" in word for word in what):
+        for word in what:
+            kind, _, name = word.partition("/")
+            yield [word], f"{kind}/{name}" if _is_job(kind) else ""
+    elif _is_job(what[0]):
+        for name in what[1:] or [""]:
+            if not name:
+                raise errors.BadRequest("which job? Give a name, for example: muster describe job train")
+            yield [what[0], name], f"{what[0]}/{name}"
+    else:
+        yield what, ""
+
+
+def _is_job(kind: str) -> bool:
+    """Pods and pod groups as such are shown like any object; `gang` means the job that a pod group is."""
+    word = kind.lower()
+    if word in dialects.ANY or word == dialects.GANG.word:
+        return True
+    return any(entry.answers_to(word) for entry in dialects.DIALECTS if entry not in (dialects.GANG, dialects.POD))
+
+
+def _of_job(client: Client, job: Job, output: str | None) -> str:
+    found = details.describe(client, job)
+    return _encoded(describe_job.plain(found), output) if output else describe_job.describe(found, time.time())
+
+
+def _of_object(client: Client, words: Sequence[str], output: str | None) -> str:
+    told = []
+    for target in targets.named(words, client.catalog()):
         document = client.get(target.resource, target.name)
         events = _events(client, document) if target.resource != resources.EVENTS else []
-        click.echo(("\n\n" if number else "") + describe(document, events, time.time()), nl=False)
+        body = {"object": document, "events": list(events)}
+        told.append(_encoded(body, output) if output else describe(document, events, time.time()))
+    return "\n\n".join(told)
+
+
+def _encoded(document: Document, output: str | None) -> str:
+    return raw.to_yaml(document) if output == "yaml" else f"{json.dumps(document, indent=2)}\n"
 
 
 def _events(client: Client, document: Document) -> Sequence[Document]:
     uid = reading.text(document, "metadata", "uid")
     inside = reading.text(document, "metadata", "namespace") or None
     found = client.list(resources.EVENTS, Selection(inside, fields=f"involvedObject.uid={uid}"))
-    return sorted(found, key=_when)
-
-
-def _when(event: Document) -> str:
-    for field in ("lastTimestamp", "eventTime", "firstTimestamp"):
-        if raw.dig(event, field):
-            return str(event[field])
-    return reading.text(event, "metadata", "creationTimestamp")
+    return sorted(found, key=details.when)
 
 
 def describe(document: Document, events: Sequence[Document], now: float) -> str:
     metadata = reading.section(document, "metadata")
     lines = [*_head(document, metadata, now)]
     for section in (key for key in document if key not in ("apiVersion", "kind", "metadata", "status")):
-        lines += ["", f"{_title(section)}:", *_indent(_block(document[section]))]
+        lines += ["", f"{_title(section)}:", *indent(_block(document[section]))]
     status = dict(reading.section(document, "status"))
     conditions = status.pop("conditions", None)
     if status:
-        lines += ["", "Status:", *_indent(_block(status))]
+        lines += ["", "Status:", *indent(_block(status))]
     if isinstance(conditions, list) and conditions:
-        lines += ["", "Conditions:", *_indent(_conditions(conditions, now))]
-    lines += ["", "Events:" if events else "Events: none", *_indent(_event_lines(events, now))]
+        lines += ["", "Conditions:", *indent(object_lines.conditions(conditions, now))]
+    lines += ["", "Events:" if events else "Events: none", *indent(object_lines.events(events, now))]
     return "\n".join(lines) + "\n"
 
 
@@ -83,7 +127,7 @@ def _head(document: Document, metadata: Document, now: float) -> Iterator[str]:
         yield f"Owned by:     {reference.get('kind')}/{reference.get('name')}"
     for field in (key for key in metadata if key not in (*_NOISE, "ownerReferences", "deletionTimestamp")):
         yield f"{_title(field)}:"
-        yield from _indent(_block(metadata[field]))
+        yield from indent(_block(metadata[field]))
 
 
 def _pod_head(document: Document) -> Iterator[str]:
@@ -113,10 +157,6 @@ def _block(value: JSON) -> list[str]:
     return raw.to_yaml(value).rstrip("\n").split("\n")
 
 
-def _indent(lines: Sequence[str]) -> list[str]:
-    return [f"  {line}".rstrip() for line in lines]
-
-
 def _title(field: str) -> str:
     """`podIP` -> `Pod IP`, `ownerReferences` -> `Owner references`."""
     spaced = "".join(
@@ -124,39 +164,3 @@ def _title(field: str) -> str:
         for index, letter in enumerate(field)
     )
     return (spaced[:1].upper() + spaced[1:]).replace(" I P", " IP")
-
-
-def _conditions(conditions: Sequence[Document], now: float) -> list[str]:
-    rows = [
-        [
-            reading.text(entry, "type"),
-            reading.text(entry, "status"),
-            durations.age(reading.text(entry, "lastTransitionTime"), now),
-            reading.text(entry, "reason") or "-",
-            reading.text(entry, "message") or "-",
-        ]
-        for entry in conditions
-    ]
-    return _table(Table(["Type", "Status", "Since", "Reason", "Message"], rows))
-
-
-def _event_lines(events: Sequence[Document], now: float) -> list[str]:
-    rows = []
-    for event in events:
-        count = raw.dig(event, "count") or raw.dig(event, "series", "count") or 1
-        times = f" (x{count})" if count != 1 else ""
-        source = raw.dig(event, "source", "component") or raw.dig(event, "reportingComponent") or "-"
-        rows.append(
-            [
-                durations.age(_when(event), now) + times,
-                reading.text(event, "type") or "Normal",
-                reading.text(event, "reason") or "-",
-                str(source),
-                reading.text(event, "message").strip(),
-            ]
-        )
-    return _table(Table(["Age", "Type", "Reason", "From", "Message"], rows)) if rows else []
-
-
-def _table(table: Table) -> list[str]:
-    return rendering.plain(table).rstrip("\n").split("\n")

@@ -10,10 +10,10 @@ import click
 
 from muster.api import errors, raw
 from muster.api.raw import Document
-from muster.cli import durations, prefixes
+from muster.cli import choosing, durations, prefixes
 from muster.cli.connecting import connect, namespace_option
 from muster.cli.session import Session
-from muster.sdk import gangs, jobs, reading, resources
+from muster.sdk import finding, gangs, jobs, reading, resources
 from muster.sdk.client import Client, LogOptions
 
 _A_LONG_TIME = 30 * 86400.0  # a job may wait for days; the user can leave at any time
@@ -43,7 +43,7 @@ class _Options:
 
 
 @click.command()
-@click.argument("name", metavar="POD|JOB")
+@click.argument("name", metavar="[KIND/]NAME")
 @namespace_option
 @click.option("-f", "--follow", is_flag=True, help="Go on until it has finished.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines (of each pod).")
@@ -55,12 +55,14 @@ class _Options:
 def command(session: Session, /, **options: raw.JSON) -> None:
     """Print the logs of a pod or of a whole job.
 
-    The lines of a job with several ranks carry the rank: `[2] epoch 1 ...`.
+    The lines of a job with several pods carry the rank, or the pod: `[2] epoch 1 ...`,
+    `[worker-1] epoch 1 ...`. A job of any kind will do.
 
     \b
     Examples:
       muster logs web --tail 20
       muster logs -f train
+      muster logs volcano/train --tail 5
     """
     asked = _Options(**options)
     client = connect(session, asked.namespace)
@@ -68,10 +70,11 @@ def command(session: Session, /, **options: raw.JSON) -> None:
     if len(pods) == 1 and not sys.stdout.isatty():
         _copy(client, pods[0], asked.log())  # to a file or a pipe as it is, whatever it may be
         return
-    writer = prefixes.Writer(sys.stdout, with_rank=len(pods) > 1)
+    labels = [_label(pod, asked.name.rpartition("/")[2]) for pod in pods]
+    writer = prefixes.Writer(sys.stdout, with_rank=len(pods) > 1, label=labels.__getitem__)
     read = _merged if asked.follow and len(pods) > 1 else _one_by_one
-    for rank, line in read(client, pods, asked.log()):
-        writer.write(rank, line)
+    for number, line in read(client, pods, asked.log()):
+        writer.write(number, line)
 
 
 def _copy(client: Client, pod: Document, options: LogOptions) -> None:
@@ -88,24 +91,25 @@ def _copy(client: Client, pod: Document, options: LogOptions) -> None:
 
 
 def _one_by_one(client: Client, pods: Sequence[Document], options: LogOptions) -> Iterator[tuple[int, str]]:
-    for pod in pods:
-        yield from _lines(client, pod, options)
+    for number, pod in enumerate(pods):
+        for line in _lines(client, pod, options):
+            yield number, line
 
 
 def _merged(client: Client, pods: Sequence[Document], options: LogOptions) -> Iterator[tuple[int, str]]:
     """Lines as they come. One thread a pod; this one alone writes, so lines stay whole."""
     found: queue.SimpleQueue[tuple[int, str] | errors.ApiError | None] = queue.SimpleQueue()
 
-    def read(pod: Document) -> None:
+    def read(number: int, pod: Document) -> None:
         try:
-            for item in _lines(client, pod, options):
-                found.put(item)
+            for line in _lines(client, pod, options):
+                found.put((number, line))
             found.put(None)
         except errors.ApiError as error:
             found.put(error)
 
-    for pod in pods:
-        threading.Thread(target=read, args=[pod], daemon=True).start()
+    for number, pod in enumerate(pods):
+        threading.Thread(target=read, args=[number, pod], daemon=True).start()
     unread = len(pods)
     while unread:
         item = found.get()
@@ -121,20 +125,26 @@ def _pods(client: Client, name: str) -> Sequence[Document]:
     kind, _, bare = name.rpartition("/")
     if kind in ("pod", "pods", "po"):
         return [client.get(resources.PODS, bare)]
-    found = jobs.members(client, bare, client.namespace)
+    found = [] if kind else jobs.members(client, bare, client.namespace)
     if not found:
-        raise errors.NotFound(
-            f"no job or pod named {bare!r} in namespace {client.namespace!r}; `muster ps` lists what there is"
-        )
-    return sorted(found, key=lambda pod: gangs.observe_pod(pod).rank)
+        job = choosing.job(client, name)
+        found = finding.pods_of(client, job)
+        if not found:
+            raise errors.NotFound(f"{job.shown} has no pods, so no logs; `muster describe {job.shown}` tells how it is")
+    return sorted(found, key=lambda pod: (gangs.observe_pod(pod).rank, reading.text(pod, "metadata", "name")))
 
 
-def _lines(client: Client, pod: Document, options: LogOptions) -> Iterator[tuple[int, str]]:
+def _label(pod: Document, job: str) -> str:
+    """The rank, else the pod's name without the job's."""
+    name = reading.text(pod, "metadata", "name")
+    return reading.text(pod, "metadata", "labels", gangs.RANK_LABEL) or name.removeprefix(f"{job}-")
+
+
+def _lines(client: Client, pod: Document, options: LogOptions) -> Iterator[str]:
     member = gangs.observe_pod(pod)
     if options.follow:
         _wait_started(client, member)
-    for line in client.logs(member.pod, client.namespace, _with_container(pod, options)):
-        yield member.rank, line
+    yield from client.logs(member.pod, client.namespace, _with_container(pod, options))
 
 
 def _with_container(pod: Document, options: LogOptions) -> LogOptions:

@@ -21,12 +21,20 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     },
     "Run jobs": {
         "run": "Run a command as a job, follow it, exit with its code.",
-        "ps": "List jobs: state, ranks, nodes, and why they wait.",
+        "submit": "Submit jobs of any kind from files, and follow them.",
+        "ps": "List jobs of every kind: state, pods, queue, and why they wait.",
         "logs": "Print the logs of a pod or of a whole job.",
         "why": "Tell why a job, pod or workload waits.",
-        "stop": "Stop a job and remove it.",
+        "suspend": "Suspend jobs: their pods end, they stay.",
+        "resume": "Resume suspended jobs.",
+        "restart": "Run jobs again from their beginning.",
+        "scale": "Change how many pods a job has.",
+        "stop": "Stop jobs of any kind and remove them.",
+    },
+    "See and shape the cluster": {
         "nodes": "Show nodes and how full they are.",
         "queues": "Show queues: who waits, and how much of their quota is used.",
+        "queue": "Make, open, close and delete queues.",
     },
     "Work with objects": {
         "apply": "Create or change objects from files.",
@@ -39,12 +47,15 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 }
 """Sections of `muster --help`: each command with the first line of its help (a test keeps the two equal)."""
 
+ALIASES: Mapping[str, str] = {"cancel": "stop"}
+
 
 class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [name for section in COMMANDS.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in self.list_commands(ctx):
             return None
         found = importlib.import_module(f"muster.cli.{cmd_name}").command
@@ -54,7 +65,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
+        if args and args[0] not in (*self.list_commands(ctx), *ALIASES) and not args[0].startswith("-"):
             near = importlib.import_module("difflib").get_close_matches(args[0], self.list_commands(ctx), 1)
             hint = f"; did you mean `{near[0]}`?" if near else "; `muster --help` lists them"
             raise click.UsageError(f"there is no command {args[0]!r}{hint}")

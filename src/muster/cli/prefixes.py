@@ -1,6 +1,7 @@
 """Log lines of many ranks on one screen: whole lines, each with its rank before it, in the rank's colour."""
 
 import os
+from collections.abc import Callable
 from typing import TextIO
 
 from muster.cli import rendering
@@ -9,8 +10,9 @@ _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91)
 
 
 class Writer:
-    def __init__(self, stream: TextIO, *, with_rank: bool) -> None:
+    def __init__(self, stream: TextIO, *, with_rank: bool, label: Callable[[int], str] = str) -> None:
         self._stream = stream
+        self._label = label
         self._with_rank = with_rank
         self._with_colour = rendering.is_terminal(stream) and not os.environ.get("NO_COLOR")
 
@@ -21,7 +23,7 @@ class Writer:
     def prefix(self, rank: int) -> str:
         if not self._with_rank:
             return ""
-        label = f"[{rank}]"
+        label = f"[{self._label(rank)}]"
         return f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{label}\x1b[0m " if self._with_colour else f"{label} "
 
 

@@ -1,110 +1,109 @@
 """`muster ps`."""
 
 import json
+import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import click
 
 from muster.api import raw
-from muster.api.raw import Document
-from muster.cli import durations, rendering
+from muster.cli import cron_times, durations, rendering
 from muster.cli.connecting import connect, namespace_option, output_option
 from muster.cli.rendering import Table
 from muster.cli.session import Session
-from muster.sdk import gangs, jobs, reading, resources
-from muster.sdk.gangs import Phase, Status
-from muster.sdk.resources import Selection
+from muster.sdk import finding
+from muster.sdk.dialects import CRON
+from muster.sdk.summaries import Summary
 
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A gang, or a pod that belongs to none."""
-
-    namespace: str
-    status: Status
-    created: str
-
-    @property
-    def why(self) -> str:
-        """Why it waits, or why it failed."""
-        status = self.status
-        if status.phase is Phase.PENDING:
-            missing = status.size - len(status.members)
-            return status.waiting or (f"waits for {missing} more pods" if missing else "")
-        failed = status.first_failure()
-        if failed is None:
-            return ""
-        where = f"rank {failed.rank}: " if status.size > 1 else ""
-        return f"{where}exit code {failed.exit_code}{f', {failed.reason}' if failed.reason else ''}"
+_WIDE = ("Phase", "Nodes")
+_GIVES_WAY = ("Queue", "Age")
+"""Columns that are left out, in this order, where a terminal is too narrow to say why as well."""
+_ROOM_FOR_WHY = 24
+_GAP = 2
 
 
 @click.command()
 @namespace_option
 @click.option("-A", "--all-namespaces", is_flag=True, help="Look in all namespaces.")
 @click.option("-a", "--active", is_flag=True, help="Leave out what has finished.")
-@output_option("json", "yaml", "name")
+@click.option("--queue", default="", metavar="NAME", help="Only jobs of this queue.")
+@output_option("wide", "json", "yaml", "name")
 @click.pass_obj
-def command(session: Session, namespace: str | None, all_namespaces: bool, active: bool, output: str | None) -> None:
-    """List jobs: state, ranks, nodes, and why they wait.
+def command(
+    session: Session, namespace: str | None, all_namespaces: bool, active: bool, queue: str, output: str | None
+) -> None:
+    """List jobs of every kind: state, pods, queue, and why they wait.
 
-    A job is a gang (a PodGroup and its pods) or a pod that belongs to none.
+    Kinds are batch (Kubernetes Jobs), volcano, pytorch, cron, flow, gang (of `muster run`) and pod
+    (one that belongs to nothing). Pods are those that run or are done, of those that are wanted; of
+    a flow they are its jobs. `muster why NAME` tells the whole reason why a job waits.
 
     \b
     Examples:
       muster ps
-      muster ps --active
+      muster ps --active --queue research
+      muster ps -o wide
     """
     client = connect(session, namespace)
-    where = Selection(None if all_namespaces else client.namespace)
-    groups, pods = client.list(resources.POD_GROUPS, where), client.list(resources.PODS, where)
-    found = [job for job in collect(groups, pods) if not (active and job.status.is_finished)]
+    listed = finding.summarise(client, None if all_namespaces else client.namespace)
+    found = [job for job in listed if not (active and job.is_over) and queue in ("", job.queue)]
     if output == "name":
         for job in found:
-            click.echo(job.status.name)
-    elif output:
-        listed = [_plain(job) for job in found]
-        click.echo(raw.to_yaml(listed) if output == "yaml" else json.dumps(listed, indent=2), nl=output == "json")
+            click.echo(job.name)
+    elif output in ("json", "yaml"):
+        documents = [plain(job) for job in found]
+        click.echo(raw.to_yaml(documents) if output == "yaml" else json.dumps(documents, indent=2), nl=output == "json")
     elif found:
-        rendering.print_table(tabulate(found, time.time(), with_namespace=all_namespaces))
+        is_wide = output == "wide"
+        is_cut = rendering.is_terminal() and not is_wide
+        width = shutil.get_terminal_size().columns if is_cut else None
+        table = tabulate(found, time.time(), wide=is_wide, with_namespace=all_namespaces, width=width)
+        rendering.print_table(table)
     else:
-        click.echo("No jobs. Start one: muster run -- python train.py", err=True)
+        click.echo("No jobs. Start one: muster run -- python train.py, or muster submit -f job.yaml", err=True)
 
 
-def collect(groups: Iterable[Document], pods: Iterable[Document]) -> list[Job]:
-    """Oldest first."""
-    gathered: dict[tuple[str, str], list[Document]] = {}
-    found: list[Job] = []
-    for pod in pods:
-        name = jobs.group_of(pod)
-        if name:
-            gathered.setdefault((_meta(pod, "namespace"), name), []).append(pod)
-        else:
-            found.append(_job(_meta(pod, "name"), [pod], None))
-    for group in groups:
-        name = _meta(group, "name")
-        found.append(_job(name, gathered.pop((_meta(group, "namespace"), name), []), group))
-    found += [_job(name, members, None) for (_, name), members in gathered.items()]  # their PodGroup is gone
-    return sorted(found, key=lambda job: (job.created, job.namespace, job.status.name))
-
-
-def _job(name: str, members: Sequence[Document], group: Document | None) -> Job:
-    first = group or members[0]
-    return Job(_meta(first, "namespace"), gangs.observe(name, members, group), _meta(first, "creationTimestamp"))
-
-
-def tabulate(found: Sequence[Job], now: float, *, with_namespace: bool) -> Table:
-    columns = ["Job", "State", "Ranks", "Nodes", "Age", "Why"]
-    rows = []
-    for job in found:
-        status = job.status
-        done = status.count(Phase.RUNNING) + status.count(Phase.SUCCEEDED)
-        ranks, nodes = f"{done}/{status.size}", _shortened(status.nodes)
-        rows.append([status.name, status.phase, ranks, nodes, durations.age(job.created, now), job.why or "-"])
+def tabulate(
+    found: Sequence[Summary],
+    now: float,
+    *,
+    wide: bool = False,
+    with_namespace: bool = False,
+    width: int | None = None,
+) -> Table:
+    """`width`: of the terminal; columns that matter less give way. None: everything is shown."""
+    columns = ["Name", "Kind", "State", "Pods", "Queue", "Age", "Why"]
     if with_namespace:
-        return Table(["Namespace", *columns], [[job.namespace, *row] for job, row in zip(found, rows, strict=True)])
-    return Table(columns, rows)
+        columns.insert(0, "Namespace")
+    if wide:
+        columns[-1:-1] = _WIDE
+    cells = [_cells(job, now) for job in found]
+    for column in _GIVES_WAY if width is not None else ():
+        if _needs(columns, cells) > width:  # type: ignore[operator]  # None is ruled out above
+            columns.remove(column)
+    return Table(columns, [[row[column] for column in columns] for row in cells], cut=width is not None)
+
+
+def _needs(columns: Sequence[str], cells: Sequence[Mapping[str, str]]) -> int:
+    """How wide a terminal must be for all columns and some words of the last."""
+    widths = [max(len(column), *(len(row[column]) for row in cells)) for column in columns]
+    return sum(widths[:-1]) + min(widths[-1], _ROOM_FOR_WHY) + _GAP * (len(columns) - 1)
+
+
+def _cells(job: Summary, now: float) -> dict[str, str]:
+    return {
+        "Namespace": job.namespace,
+        "Name": job.name,
+        "Kind": job.kind,
+        "State": str(job.state),
+        "Pods": f"{job.ready}/{job.wanted}" if job.wanted or job.kind != CRON.word else "-",
+        "Queue": job.queue or "-",
+        "Age": durations.age(job.created, now),
+        "Phase": job.phase or "-",
+        "Nodes": _shortened(job.nodes),
+        "Why": (cron_times.words(job, now) if job.kind == CRON.word else job.why) or "-",
+    }
 
 
 def _shortened(nodes: Sequence[str]) -> str:
@@ -113,28 +112,22 @@ def _shortened(nodes: Sequence[str]) -> str:
     return ",".join(nodes) if len(nodes) <= 4 else f"{','.join(nodes[:3])} and {len(nodes) - 3} more"
 
 
-def _meta(document: Document, key: str) -> str:
-    return reading.text(document, "metadata", key)
-
-
-def _plain(job: Job) -> Mapping[str, raw.JSON]:
-    status = job.status
-    return {
-        "name": status.name,
+def plain(job: Summary) -> Mapping[str, raw.JSON]:
+    found: dict[str, raw.JSON] = {
+        "name": job.name,
         "namespace": job.namespace,
-        "state": str(status.phase),
-        "size": status.size,
+        "kind": job.kind,
+        "state": str(job.state),
+        "phase": job.phase,
+        "ready": job.ready,
+        "done": job.done,
+        "wanted": job.wanted,
+        "queue": job.queue,
         "created": job.created,
         "why": job.why,
-        "ranks": [
-            {
-                "rank": member.rank,
-                "pod": member.pod,
-                "state": str(member.phase),
-                "node": member.node,
-                "exitCode": member.exit_code,
-                "reason": member.reason,
-            }
-            for member in status.members
-        ],
+        "nodes": list(job.nodes),
+        "exitCode": job.exit_code,
     }
+    if job.schedule:
+        found |= {"schedule": job.schedule, "timeZone": job.time_zone, "lastRun": job.last_run}
+    return found

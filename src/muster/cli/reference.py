@@ -21,7 +21,13 @@ def render() -> str:
         for name in section:
             found = muster.get_command(root, name)
             assert found is not None
-            parts.append(f"### muster {name}\n\n{_block(found, _context(found, name, root))}")
+            context = _context(found, name, root)
+            parts.append(f"### muster {name}\n\n{_block(found, context)}")
+            if isinstance(found, click.Group):
+                parts += [
+                    f"#### muster {name} {inner}\n\n{_block(command, _context(command, inner, context))}"
+                    for inner, command in found.commands.items()
+                ]
     return "\n".join(parts)
 
 

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import TextIO
 
 _STYLES = {
-    "green": {"Running", "Ready", "True", "Active", "Bound", "Inqueue", "Admitted"},
-    "cyan": {"Succeeded", "Completed"},
-    "yellow": {"Pending", "Unknown", "Waiting", "ContainerCreating", "Terminating", "Stopping"},
+    "green": {"Running", "Ready", "True", "Active", "Bound", "Inqueue", "Admitted", "Open"},
+    "cyan": {"Succeeded", "Completed", "Scheduled"},
+    "yellow": {
+        *("Pending", "Unknown", "Waiting", "ContainerCreating", "Terminating", "Stopping"),
+        *("Suspended", "Suspending", "Restarting", "Closing", "Closed"),
+    },
     "red": {"Failed", "NotReady", "Error", "False", "OOMKilled", "DeadlineExceeded", "NodeLost", "Stopped"},
 }
 _STYLE_OF = {word: style for style, words in _STYLES.items() for word in words}
@@ -23,6 +26,8 @@ _STYLE_OF = {word: style for style, words in _STYLES.items() for word in words}
 class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    cut: bool = False
+    """Whether the last column ends with its line on a terminal. Prose, which goes on below itself, is not cut."""
 
 
 def is_terminal(stream: TextIO = sys.stdout) -> bool:

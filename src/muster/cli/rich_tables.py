@@ -18,8 +18,8 @@ def print_table(table: Table) -> None:
     widths = fitted(column_widths(table), console.width - _GAP * last)
     for index, (column, width) in enumerate(zip(table.columns, widths, strict=True)):
         # The last column may hold prose and goes on below itself; the others are cut.
-        is_last = index == last
-        shown.add_column(column.upper(), width=width, no_wrap=not is_last, overflow="fold" if is_last else "ellipsis")
+        is_prose = index == last and not table.cut
+        shown.add_column(column.upper(), width=width, no_wrap=not is_prose, overflow="fold" if is_prose else "ellipsis")
     for row in table.rows:
         shown.add_row(*(Text(cell, style=style_of(cell)) for cell in row))
     console.print(shown)

@@ -161,13 +161,13 @@ def tell(subject: Subject, workload: str, explanation: Document, pods: Sequence[
             else f"{subject.shown} waits neither for quota nor for a node."
         )
     else:
-        yield from _quota_lines(subject, workload, explanation)
+        yield from quota_lines(subject, workload, explanation)
     if pods:
         yield ""
         yield from _pod_lines(pods)
 
 
-def _quota_lines(subject: Subject, workload: str, explanation: Document) -> Iterator[str]:
+def quota_lines(subject: Subject, workload: str, explanation: Document) -> Iterator[str]:
     queue = reading.text(explanation, "clusterQueue")
     facts = [f"Workload {workload}"] if subject.resource.kind != WORKLOADS.kind else []
     facts += [f"ClusterQueue {queue}"] if queue else []

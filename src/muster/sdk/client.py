@@ -132,10 +132,11 @@ class Client:
 
     # Writing
 
-    def create(self, document: Document, named: Named | None = None) -> Document:
+    def create(self, document: Document, named: Named | None = None, *, dry_run: bool = False) -> Document:
         resource = self._of(document, named)
         path = resource.path(self._home(document))
-        return self._write(Request("POST", path, {"fieldManager": self.manager}, raw.encode(document)))
+        query = {"fieldManager": self.manager, **({"dryRun": "All"} if dry_run else {})}
+        return self._write(Request("POST", path, query, raw.encode(document)))
 
     def apply(self, document: Document, *, force: bool = False, dry_run: bool = False) -> Document:
         """Server-side apply: the fields in `document` become this manager's. Raises Conflict that names the fields

@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from muster.api import errors
 from muster.api.raw import Document
@@ -62,7 +62,9 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class _LogEnded:
+class LogEnded:
+    """From a `LogReader`: there is no more. `error` says why, where that is not the log's end."""
+
     member: Member
     error: str
 
@@ -73,7 +75,7 @@ class _WatchFailed:
 
 
 Event: TypeAlias = Line | LogLost | Moved | Stuck | Ended
-_Message: TypeAlias = Line | Change | _LogEnded | _WatchFailed
+_Message: TypeAlias = Line | Change | LogEnded | _WatchFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ class Follower:
                 return message
             case Change():
                 return self._pod_changed(message)
-            case _LogEnded(member, error):
+            case LogEnded(member, error):
                 self._unread.discard(member.pod)
                 return LogLost(member.rank, error) if error else None
             case _WatchFailed(error):
@@ -212,6 +214,12 @@ class Follower:
         return None
 
 
+class LogSink(Protocol):
+    """Where a `LogReader` puts what it reads, from a thread of its own."""
+
+    def put(self, message: Line | LogEnded, /) -> None: ...
+
+
 class LogReader:
     """Reads one pod's log to its end, resuming by timestamp where the connection breaks."""
 
@@ -220,12 +228,15 @@ class LogReader:
         client: Client,
         member: Member,
         namespace: str,
-        messages: "queue.SimpleQueue[_Message]",
+        messages: "LogSink",
+        *,
+        container: str = gangs.CONTAINER,
     ) -> None:
         self._client = client
         self._member = member
         self._namespace = namespace
         self._messages = messages
+        self._container = container
         self._stream: Stream | None = None
         self._closed = threading.Event()
         self._last = ""
@@ -254,10 +265,10 @@ class LogReader:
                 is_hopeless = isinstance(failed, errors.NotFound) or failures > len(RECONNECT_SECONDS)
                 if is_hopeless or self._closed.wait(RECONNECT_SECONDS[failures - 1]):
                     break
-        self._messages.put(_LogEnded(self._member, error if not self._closed.is_set() else ""))
+        self._messages.put(LogEnded(self._member, error if not self._closed.is_set() else ""))
 
     def _read(self) -> None:
-        options = LogOptions(container=gangs.CONTAINER, follow=True, timestamps=True, since_time=self._last)
+        options = LogOptions(container=self._container, follow=True, timestamps=True, since_time=self._last)
         self._stream = self._client.open_log(self._member.pod, self._namespace, options)
         repeated = self._at_last
         try:

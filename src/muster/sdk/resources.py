@@ -57,6 +57,13 @@ CLUSTER_QUEUES = Resource(
 )
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload", short_names=("wl",))
 POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", short_names=("pg",))
+QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False, short_names=("q",))
+COMMANDS = Resource("bus.volcano.sh", "v1alpha1", "commands", "Command")
+BATCH_JOBS = Resource("batch", "v1", "jobs", "Job")
+VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job", short_names=("vcjob", "vj"))
+CRON_JOBS = Resource("batch.volcano.sh", "v1alpha1", "cronjobs", "CronJob", short_names=("cronvcjob", "cronvj"))
+JOB_FLOWS = Resource("flow.volcano.sh", "v1alpha1", "jobflows", "JobFlow", short_names=("jf",))
+PYTORCH_JOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +89,17 @@ class Catalog:
         self.resources = tuple(resources)
 
     def find(self, word: str) -> Resource:
-        """`pods`, `pod`, `po`, `Pod`, `jobs.batch`, `job.v1alpha1.batch.volcano.sh`. First match wins.
+        """`pods`, `pod`, `po`, `Pod`, `jobs.batch`, `job.v1alpha1.batch.volcano.sh`. Full names come before short ones
+        (`queues` is a short name of another kind), then the first match wins.
 
         Raises NotFound that lists what there is.
         """
         plain, _, rest = word.lower().partition(".")
-        for found in self.resources:
-            groups = ("", found.group, f"{found.version}.{found.group}", found.version)
-            if plain in _names(found) and rest in groups:
-                return found
+        for names_of in (_full_names, _short_names):
+            for found in self.resources:
+                groups = ("", found.group, f"{found.version}.{found.group}", found.version)
+                if plain in names_of(found) and rest in groups:
+                    return found
         names = sorted({found.plural for found in self.resources})
         near = difflib.get_close_matches(plain, names, 3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(names)}"
@@ -113,8 +122,12 @@ class Catalog:
         raise errors.NotFound(f"the server has no kind {kind!r} in version {api_version!r}{hint}")
 
 
-def _names(found: Resource) -> tuple[str, ...]:
-    return (found.plural, found.singular or found.kind.lower(), found.kind.lower(), *found.short_names)
+def _full_names(found: Resource) -> tuple[str, ...]:
+    return found.plural, found.singular or found.kind.lower(), found.kind.lower()
+
+
+def _short_names(found: Resource) -> tuple[str, ...]:
+    return found.short_names
 
 
 def from_discovery(core: raw.Document, groups: raw.Document) -> Catalog:

@@ -4,7 +4,7 @@ import pytest
 
 from muster.api import errors
 from muster.cli import describe, nodes, ps, run_view, starting, targets
-from muster.sdk import gangs
+from muster.sdk import finding, gangs
 from muster.sdk.resources import NODES, POD_GROUPS, PODS, Catalog, Resource
 
 CREATED = "2026-01-01T00:00:00Z"
@@ -35,7 +35,7 @@ def a_group(name, size):
 
 
 def rows(groups, pods):
-    return [list(row) for row in ps.tabulate(ps.collect(groups, pods), NOW, with_namespace=False).rows]
+    return [list(row) for row in ps.tabulate(finding.collect([], groups, pods, []), NOW).rows]
 
 
 def test_ps_gathers_gangs_and_bare_pods_and_says_why_they_wait():
@@ -46,15 +46,17 @@ def test_ps_gathers_gangs_and_bare_pods_and_says_why_they_wait():
         a_pod("web", "Failed", code=3, node="n0", created="2026-01-01T00:01:00Z"),
     ]
     assert rows([a_group("train", 2), a_group("big", 2)], pods) == [
-        ["big", "Pending", "0/2", "-", "1m30s", "0/2 nodes have 8 GPUs"],
-        ["train", "Running", "2/2", "n0,n1", "1m30s", "-"],
-        ["web", "Failed", "0/1", "n0", "30s", "exit code 3"],
+        ["big", "gang", "Pending", "0/2", "-", "1m30s", "0/2 nodes have 8 GPUs"],
+        ["train", "gang", "Running", "2/2", "-", "1m30s", "-"],
+        ["web", "pod", "Failed", "0/1", "-", "30s", "exit code 3"],
     ]
 
 
 def test_ps_shows_a_gang_without_pods_and_pods_without_their_group():
-    assert rows([a_group("early", 3)], []) == [["early", "Pending", "0/3", "-", "1m30s", "waits for 3 more pods"]]
-    assert rows([], [a_pod("late-0", "Succeeded", group="late", code=0)])[0][:2] == ["late", "Succeeded"]
+    assert rows([a_group("early", 3)], []) == [
+        ["early", "gang", "Pending", "0/3", "-", "1m30s", "waits for 3 more pods"]
+    ]
+    assert rows([], [a_pod("late-0", "Succeeded", group="late", code=0)])[0][:3] == ["late", "gang", "Succeeded"]
 
 
 def a_node(name, **spec):
