@@ -11,6 +11,7 @@ from muster.quota.assignments import Assignment, Mode
 from muster.quota.gates import Gate, Gates
 from muster.quota.preempting import Target
 from muster.quota.queueing import RequeueReason
+from muster.quota.shares import served
 from muster.quota.state import QueueState
 from muster.quota.status import Pending
 from muster.quota.workloads import NO_USAGE, Usage, WorkloadInfo
@@ -20,7 +21,7 @@ OVERLAPS: Final = "Workload has overlapping preemption targets with another work
 DEFERRED: Final = f"{OVERLAPS}, but will fit after these preemptions complete"
 NO_LONGER_FITS: Final = "Workload no longer fits after processing another workload"
 
-Order: TypeAlias = tuple[bool, bool, int, int, Instant]
+Order: TypeAlias = tuple[bool, bool, tuple[int, ...], tuple[float, ...], int, int, Instant]
 
 
 class Standing(StrEnum):
@@ -118,12 +119,18 @@ class Entry:
 
 
 def order(entry: Entry, gates: Gates) -> Order:
-    """Without fair sharing: those that hold quota already, then who borrows less, is more important, waits longer."""
+    """Without fair sharing: those that hold quota already, then whose queue is more important or, by Volcano's rules,
+    has less of what it owns; who borrows less, is more important itself, waits longer."""
     info = entry.info
     preempts_first = Gate.PRIORITIZE_PREEMPTOR_WORKLOADS in gates and entry.is_preemptor
     priority = info.priority if Gate.PRIORITY_SORTING_WITHIN_COHORT in gates else 0
     borrowing = entry.assignment.borrowing
-    return not info.has_reservation, not preempts_first, borrowing, -priority, info.queued_since
+    queues: tuple[int, ...] = ()
+    parts: tuple[float, ...] = ()
+    if entry.queue is not None:
+        queues = tuple(-each for each in entry.queue.node.priorities)
+        parts = served(entry.queue.node) if entry.queue.policy.has_volcano_rules else ()
+    return not info.has_reservation, not preempts_first, queues, parts, borrowing, -priority, info.queued_since
 
 
 def to_reserve(entry: Entry, queue: QueueState) -> Mapping[FlavorResource, int]:

@@ -7,6 +7,8 @@ from fractions import Fraction
 from typing import Final
 
 from muster.api import kueue, quantity
+from muster.api.kueue import names
+from muster.api.meta import ObjectMeta
 from muster.api.selectors import LabelSelector, from_view
 from muster.quota.amounts import FlavorResource, amount
 from muster.quota.tree import ONE, Quota
@@ -45,7 +47,13 @@ class Stop(StrEnum):
 
 
 UNDECLARED_ANNOTATION: Final = "muster.dev/undeclared-resources"
+PROBLEM_ANNOTATION: Final = "muster.dev/problem"
+"""Of a ClusterQueue: why it cannot admit anything, in words; whoever made it knows what is wrong."""
+RULES_ANNOTATION: Final = "muster.dev/rules"
+VOLCANO_RULES: Final = "volcano"
+"""Of a ClusterQueue: see `Queue.has_volcano_rules`."""
 USAGE_BASED: Final = "UsageBasedAdmissionFairSharing"
+_INT32: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,14 @@ class Queue:
     """Past usage of the local queues decides whose workload comes first."""
     ignores_undeclared: bool
     """Resources that it does not cover are free here: without any that it does, it admits everything."""
+    is_reclaimable: bool
+    """Other queues may take back what it has borrowed."""
+    has_volcano_rules: bool
+    """Of its siblings the one comes first that has least of what it owns. And whether a workload takes back its queue's
+    own is judged by what it lacks, not by all that it asks for: of other things it may borrow what is free."""
+    priority: int
+    problem: str
+    """Why it admits nothing, where it was made so."""
     concurrent: kueue.ConcurrentAdmissionPolicy | None
     by_resource: Mapping[str, Group]
 
@@ -99,7 +115,7 @@ class Queue:
 
 
 def read_queue(view: kueue.ClusterQueue) -> Queue:
-    spec = view.spec
+    spec, annotations = view.spec, view.metadata.annotations or {}
     fungibility = spec.flavor_fungibility or kueue.FlavorFungibility()
     preemption = spec.preemption or kueue.ClusterQueuePreemption()
     borrow = preemption.borrow_within_cohort or kueue.BorrowWithinCohort()
@@ -125,7 +141,11 @@ def read_queue(view: kueue.ClusterQueue) -> Queue:
         stop=Stop(spec.stop_policy or Stop.NONE),
         weight=read_weight(spec.fair_sharing),
         is_usage_based=spec.admission_scope is not None and spec.admission_scope.admission_mode == USAGE_BASED,
-        ignores_undeclared=(view.metadata.annotations or {}).get(UNDECLARED_ANNOTATION) == "free",
+        ignores_undeclared=annotations.get(UNDECLARED_ANNOTATION) == "free",
+        is_reclaimable=annotations.get(names.RECLAIMABLE_ANNOTATION) != "false",
+        has_volcano_rules=annotations.get(RULES_ANNOTATION) == VOLCANO_RULES,
+        priority=read_priority(view.metadata),
+        problem=annotations.get(PROBLEM_ANNOTATION, ""),
         concurrent=spec.concurrent_admission_policy,
         by_resource={resource: group for group in reversed(groups) for resource in group.resources},
     )
@@ -152,6 +172,14 @@ def read_weight(sharing: kueue.FairSharing | None) -> Fraction:
     if sharing is None or sharing.weight is None:
         return ONE
     return Fraction(quantity.parse(sharing.weight).nano, quantity.NANO)
+
+
+def read_priority(metadata: ObjectMeta) -> int:
+    """Of a queue or cohort. What is no number, or beyond 32 bits, is as if nothing had been said."""
+    text = (metadata.annotations or {}).get(names.QUEUE_PRIORITY_ANNOTATION, "")
+    digits = text.removeprefix("-")
+    value = int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 10 else 0
+    return value if -_INT32 <= value < _INT32 else 0
 
 
 def _checks(strategy: kueue.AdmissionChecksStrategy | None) -> dict[str, frozenset[str] | None]:

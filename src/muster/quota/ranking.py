@@ -1,7 +1,8 @@
 """In which order the workloads that hold quota in one queue lose it, where one has to.
 
-Whoever is evicted already comes first: taking from it costs nothing. Kept with the queue, because most searches for
-victims look at queues in which nothing has changed since the last one, and take few of many.
+Whoever is evicted already comes first: taking from it costs nothing. Who is not to be preempted is not here. Kept with
+the queue, because most searches for victims look at queues in which nothing has changed since the last one, and take
+few of many.
 """
 
 from bisect import bisect_left, insort_right
@@ -12,6 +13,7 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 from muster.api.meta import Instant
+from muster.quota.marks import is_protected
 from muster.quota.workloads import WorkloadInfo
 
 Rank: TypeAlias = tuple[int, float, str]
@@ -37,10 +39,14 @@ class Ranking:
         """False where that cannot be: its place depends on what time it is."""
         if info.reserved_at is None:
             return False
+        if _is_spared(info):
+            return True
         insort_right(self._part(info), (rank_of(info), info), key=_RANK)
         return True
 
     def remove(self, info: WorkloadInfo) -> None:
+        if _is_spared(info):
+            return
         part = self._part(info)
         index = bisect_left(part, rank_of(info), key=_RANK)
         while part[index][1] is not info:
@@ -63,7 +69,7 @@ def rank_of(info: WorkloadInfo, now: Instant = _UNKNOWN) -> Rank:
 
 def ranking(infos: Iterable[WorkloadInfo], now: Instant, *, by_usage: bool = False) -> Ranking:
     """Of workloads of one queue. `by_usage`: those of the local queue that used most go first."""
-    listed = list(infos)
+    listed = [info for info in infos if not _is_spared(info)]
     ranked = sorted(((rank_of(info, now), info) for info in listed), key=_RANK)
     if by_usage and all(info.local_queue_usage is not None for info in listed):
         ranked.sort(key=lambda entry: -(entry[1].local_queue_usage or 0.0))
@@ -77,6 +83,11 @@ def ranking(infos: Iterable[WorkloadInfo], now: Instant, *, by_usage: bool = Fal
         not by_usage,
         not by_usage and all(info.reserved_at is not None for info in listed),
     )
+
+
+def _is_spared(info: WorkloadInfo) -> bool:
+    """It is not to be preempted, and has not been told to stop for another reason either."""
+    return is_protected(info.view) and not info.is_evicted
 
 
 def _compare_usage(one: Ranked, other: Ranked) -> int:

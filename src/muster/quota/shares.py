@@ -1,14 +1,15 @@
 """Dominant resource share: what a queue or cohort borrows, of what its parent could lend, relative to its weight."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import total_ordering
 from math import ceil, inf
-from typing import Final
+from typing import Final, TypeVar
 
 from muster.quota.amounts import MOST, FlavorResource
 from muster.quota.tree import Node
 
+K = TypeVar("K", bound=Hashable)
 _NOTHING: Final[Mapping[FlavorResource, int]] = {}
 
 
@@ -81,3 +82,21 @@ def share_of(node: Node, more: Mapping[FlavorResource, int] = _NOTHING) -> Share
             if found > ratio or (found == ratio and resource < dominant):
                 ratio, dominant = found, resource
     return Share(ratio, weight, dominant, frozenset(borrowed))
+
+
+def served(node: Node) -> tuple[float, ...]:
+    """How far the queue is served, and all that it is below: from the root's child down to it."""
+    path = [node, *(above for above in node.ancestors() if above.parent is not None)]
+    return tuple(part_served(each.usage, each.subtree, is_wanting=True) for each in reversed(path))
+
+
+def part_served(allocated: Mapping[K, int], deserved: Mapping[K, int], *, is_wanting: bool) -> float:
+    """What it has, in parts of what it deserves, of that of which the part is largest. One that deserves nothing counts
+    as served as soon as it has, or wants, anything: others come first."""
+    if not any(deserved.values()):
+        return float(is_wanting or any(allocated.values()))
+    parts = (
+        allocated.get(what, 0) / amount if amount else float(allocated.get(what, 0) > 0)
+        for what, amount in deserved.items()
+    )
+    return max(parts, default=0.0)

@@ -17,18 +17,24 @@ from muster.quota.shares import Share, share_of
 from muster.quota.tree import Node
 from muster.quota.workloads import WorkloadInfo
 
-Rank: TypeAlias = tuple[bool, bool, float, float, int, Instant, str]
+Rank: TypeAlias = tuple[bool, int, bool, float, float, int, Instant, str]
 
 
 def rank(
-    info: WorkloadInfo, share: Share, requested: Iterable[FlavorResource], gates: Gates, *, is_preemptor: bool = False
+    info: WorkloadInfo,
+    share: Share,
+    requested: Iterable[FlavorResource],
+    gates: Gates,
+    *,
+    is_preemptor: bool = False,
+    standing: int = 0,
 ) -> Rank:
-    """`share`: of the child that competes for it."""
+    """`share`, `standing`: of the child that competes for it, the latter its priority among its siblings."""
     borrows = Gate.FAIR_SHARING_PRIORITIZE_NON_BORROWING in gates and share.borrows_any(requested)
     preempts_first = Gate.PRIORITIZE_PREEMPTOR_WORKLOADS in gates and is_preemptor
     priority = info.priority if Gate.PRIORITY_SORTING_WITHIN_COHORT in gates else 0
     endless = share.ratio if share.is_endless else 0.0
-    return not preempts_first, borrows, share.value, endless, -priority, info.queued_since, info.key
+    return not preempts_first, -standing, borrows, share.value, endless, -priority, info.queued_since, info.key
 
 
 _Competitor: TypeAlias = tuple[Rank, Entry]
@@ -69,7 +75,7 @@ class Tournament:
         for below in reversed(path[:-1]):
             cohort = cohort.children.setdefault(below.name, _Cohort(below))
         share = share_of(node, entry.usage.quota)
-        cohort.entries.append((self._rank(entry, share), entry))
+        cohort.entries.append((self._rank(entry, share, node), entry))
 
     def __iter__(self) -> Iterator[Entry]:
         yield from self._alone
@@ -98,7 +104,7 @@ class Tournament:
                 entry.queue.node.add_all(entry.usage.quota)
                 share = share_of(cohort.node)
                 entry.queue.node.remove_all(entry.usage.quota)
-                cohort.nominee = self._rank(entry, share), entry
+                cohort.nominee = self._rank(entry, share, cohort.node), entry
         return cohort.nominee
 
     def _take(self, root: _Cohort, entry: Entry) -> None:
@@ -110,8 +116,9 @@ class Tournament:
             cohort.nominee = None
         heappop(cohort.entries)
 
-    def _rank(self, entry: Entry, share: Share) -> Rank:
-        return rank(entry.info, share, entry.usage.quota, self._gates, is_preemptor=entry.is_preemptor)
+    def _rank(self, entry: Entry, share: Share, child: Node) -> Rank:
+        is_preemptor, standing = entry.is_preemptor, child.priority
+        return rank(entry.info, share, entry.usage.quota, self._gates, is_preemptor=is_preemptor, standing=standing)
 
 
 def _heapify(cohort: _Cohort) -> None:

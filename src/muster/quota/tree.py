@@ -33,11 +33,15 @@ class Node:
     parent: "Node | None" = None
     children: "list[Node]" = field(default_factory=list)
     weight: Fraction = ONE
+    priority: int = 0
+    """Among its siblings: the higher is served first, and gives last."""
     quotas: Mapping[FlavorResource, Quota] = field(default_factory=dict)
     is_declared: bool = True
     """False for a cohort that somebody names and nobody has made."""
     height: int = 0
     """The longest way down to a queue."""
+    priorities: tuple[int, ...] = ()
+    """Of all on the way from the root down to it, equally long for all nodes; empty where nobody has any."""
     subtree: dict[FlavorResource, int] = field(default_factory=dict)
     guaranteed: dict[FlavorResource, int] = field(default_factory=dict)
     """What it never lends: the parent does not see it."""
@@ -218,15 +222,29 @@ class QuotaTree:
         self.version = 0
         """Grows with every change of edges or quotas."""
 
-    def set_queue(self, name: str, cohort: str, quotas: Mapping[FlavorResource, Quota], weight: Fraction = ONE) -> None:
+    def set_queue(
+        self,
+        name: str,
+        cohort: str,
+        quotas: Mapping[FlavorResource, Quota],
+        weight: Fraction = ONE,
+        priority: int = 0,
+    ) -> None:
         node = self.queues.setdefault(name, Node(name, True))
+        node.priority = priority
         self._set(node, cohort, quotas, weight)
 
     def set_cohort(
-        self, name: str, parent: str, quotas: Mapping[FlavorResource, Quota], weight: Fraction = ONE
+        self,
+        name: str,
+        parent: str,
+        quotas: Mapping[FlavorResource, Quota],
+        weight: Fraction = ONE,
+        priority: int = 0,
     ) -> None:
         node = self.cohorts.setdefault(name, Node(name, False))
         node.is_declared = True
+        node.priority = priority
         self._set(node, parent, quotas, weight)
 
     def _set(self, node: Node, parent: str, quotas: Mapping[FlavorResource, Quota], weight: Fraction) -> None:
@@ -251,8 +269,13 @@ class QuotaTree:
         self._is_settled = True
         self.version += 1
         self._link()
-        for root in self._roots():
+        roots = self._roots()
+        for root in roots:
             _recount(root)
+        is_any = any(node.priority for node in (*self.queues.values(), *self.cohorts.values()))
+        length = 1 + max((root.height for root in roots), default=0) if is_any else 0
+        for root in roots:
+            _line_up(root, (), length)
 
     def _link(self) -> None:
         used = {parent for parent in self._parents.values() if parent}
@@ -302,6 +325,13 @@ class QuotaTree:
 
     def _roots(self) -> list[Node]:
         return [node for node in (*self.queues.values(), *self.cohorts.values()) if node.parent is None]
+
+
+def _line_up(node: Node, above: tuple[int, ...], length: int) -> None:
+    own = (*above, node.priority)[:length]
+    node.priorities = (*own, *(0,) * (length - len(own)))
+    for child in node.children:
+        _line_up(child, own, length)
 
 
 def _recount(node: Node) -> None:

@@ -15,6 +15,7 @@ from muster.api import core, kueue, timestamps
 from muster.api.meta import Condition, Instant
 from muster.quota.amounts import FlavorResource, Requests, amounts, scaled
 from muster.quota.gates import Gate
+from muster.quota.marks import never_preempts
 from muster.quota.requests import quota_requests, topology_requests
 from muster.quota.settings import Settings
 from muster.quota.topology import DomainUsage, TopologyAssignment, from_view, usage_of
@@ -375,7 +376,8 @@ def _shape(info: WorkloadInfo) -> str:
         )
         for pods in info.pod_sets
     ]
-    return hashlib.sha256(msgspec.json.encode([info.priority, parts])).hexdigest()[:16]
+    told = [info.priority, parts, True] if never_preempts(info.view) else [info.priority, parts]
+    return hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
 
 
 def _scheduling_shape(pods: kueue.PodSet) -> tuple[object, ...]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from muster.api.meta import ObjectMeta
+from muster.api.volcano.preemptable import is_protected
 from muster.cluster.groups import GroupKey, PodGroups, group_key
 from muster.cluster.pods import PodInfo
 from muster.placement.preempting.victims import Victim
 
-PREEMPTABLE = "volcano.sh/preemptable"
+__all__ = ["Protected", "is_protected"]
 
 
 class Protected:
@@ -43,9 +43,3 @@ class Protected:
         yield from self._pods
         for key in self._groups:
             yield from groups.members(key).nodes
-
-
-def is_protected(meta: ObjectMeta) -> bool:
-    """What the annotation says, or else the label."""
-    said = (meta.annotations or {}).get(PREEMPTABLE) or (meta.labels or {}).get(PREEMPTABLE)
-    return said == "false"

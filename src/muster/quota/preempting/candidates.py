@@ -70,7 +70,10 @@ class Candidates:
     def _found_levels(self) -> Iterator[tuple[bool, Node, Node]]:
         """Whether the workload has the advantage there, the cohort, and the branch of it that was asked before."""
         node = self._wanted.queue.node
-        has_advantage, remaining = _fit(node, self._wanted.amounts)
+        amounts = self._wanted.amounts
+        if self._wanted.queue.policy.has_volcano_rules:
+            amounts = {what: amount for what, amount in amounts.items() if what in self._wanted.needing}
+        has_advantage, remaining = _fit(node, amounts)
         asked = node
         for cohort in node.ancestors():
             yield has_advantage, cohort, asked
@@ -96,23 +99,24 @@ class Candidates:
                 yield from self._beyond_quota(child, asked, (child, *path))
             else:
                 queue = self._state.queues[child.name]
-                if self._is_active(queue):
+                if queue.policy.is_reclaimable and self._is_active(queue):
                     yield queue, (child, *path)
 
 
 def in_turn(
     runs: list[Run], picker: Picker, *, is_evicted: bool, is_closed: Callable[[Run], bool]
 ) -> Iterator[tuple[Run, WorkloadInfo]]:
-    """Of all the runs, those who are to go first, one by one. Once a run `is_closed`, nobody else of it is."""
-    heap: list[tuple[Rank, int, int]] = []
+    """Of all the runs, those who are to go first, one by one: of less important queues before others. Once a run
+    `is_closed`, nobody else of it is."""
+    heap: list[tuple[tuple[int, ...], Rank, int, int]] = []
     for number, run in enumerate(runs):
         part = run.ranking.evicted if is_evicted else run.ranking.others
         index = picker.first(part, 0, run.ranking.is_by_rank) if part else -1
         if index >= 0:
-            heap.append((part[index][0], number, index))
+            heap.append((run.queue.node.priorities, part[index][0], number, index))
     heapify(heap)
     while heap:
-        _, number, index = heap[0]
+        priorities, _, number, index = heap[0]
         run = runs[number]
         if is_closed(run):
             heappop(heap)
@@ -121,7 +125,7 @@ def in_turn(
         yield run, part[index][1]
         index = picker.first(part, index + 1, run.ranking.is_by_rank)
         if index >= 0:
-            heapreplace(heap, (part[index][0], number, index))
+            heapreplace(heap, (priorities, part[index][0], number, index))
         else:
             heappop(heap)
 

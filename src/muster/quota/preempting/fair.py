@@ -35,7 +35,7 @@ def candidates(
         picker = Picker(policy.reclaim_within_cohort, wanted.info, wanted.needing)
         for node in _borrowing(own.node.root(), wanted.needing):
             queue = state.queues[node.name]
-            if queue is not own and is_active(queue):
+            if queue is not own and queue.policy.is_reclaimable and is_active(queue):
                 found[node] = Waiting(ranking(queue).all, picker)
     return {node: waiting for node, waiting in found.items() if waiting}
 

@@ -9,6 +9,7 @@ from muster.quota.assignments import Assignment
 from muster.quota.fair_admission import Ledger, is_usage_based
 from muster.quota.flavors import Possibility, total_requests
 from muster.quota.gates import Gate
+from muster.quota.marks import never_preempts
 from muster.quota.preempting import classical, fair
 from muster.quota.preempting.candidates import Candidates
 from muster.quota.preempting.policies import Target, Wanted
@@ -60,7 +61,7 @@ class Preemptor:
         return Possibility.PREEMPT if is_own else Possibility.RECLAIM, height
 
     def _find(self, wanted: Wanted) -> list[Target]:
-        if not wanted.needing:
+        if not wanted.needing or never_preempts(wanted.info.view):
             return []
         if self._state.settings.fair_sharing is None:
             found = Candidates(self._state, wanted, self._ranking, self._is_active)

@@ -30,7 +30,7 @@ class Shares:
             self._known.pop(cohort, None)
 
 
-_Key: TypeAlias = tuple[float, float, bool, str, bool, bool, Rank]
+_Key: TypeAlias = tuple[int, float, float, bool, str, bool, bool, Rank]
 _NO_RANK: Final[Rank] = (0, 0.0, "")
 
 
@@ -132,9 +132,10 @@ class Visits:
         return child in self._path or bool(self._shares.of(child).borrowed)
 
     def _key(self, child: Node) -> _Key:
-        """The highest share comes first; of two alike a cohort, and of two queues the one whose next candidate does."""
+        """The least important comes first, then the highest share; of two alike a cohort, and of two queues the one
+        whose next candidate does."""
         value, ratio = self._shares.of(child).order
         if not child.is_queue:
-            return -value, -ratio, False, child.name, False, False, _NO_RANK
+            return child.priority, -value, -ratio, False, child.name, False, False, _NO_RANK
         rank, info = self._waiting[child].first
-        return -value, -ratio, True, "", not info.is_evicted, child is self._preemptor, rank
+        return child.priority, -value, -ratio, True, "", not info.is_evicted, child is self._preemptor, rank

@@ -1,5 +1,6 @@
 """From a session's documents to an engine that has them all, with a profile made of what its tiers enable."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -76,7 +77,8 @@ _PREDICATES = {
 }
 
 
-def world(case: Case) -> World:
+def world(case: Case, admitted: Collection[str] | None = None) -> World:
+    """`admitted`: of the pods that are pending, only these are to be placed, by `namespace/name`; None: all."""
     cluster, groups = ClusterState(), PodGroups()
     profile = profile_of(case, groups)
     engine = Engine({DEFAULT_SCHEDULER: profile}, cluster, groups, reserve_after=None)
@@ -94,7 +96,7 @@ def world(case: Case) -> World:
         jobs[str(info.key)] = f"{info.namespace}/{info.group.name if info.group else ''}"
         if pod.spec.node_name and pod.status.phase not in FINISHED:
             engine.take(None, _object(core.POD, document), 0.0)
-        elif document["metadata"] in waiting:
+        elif document["metadata"] in waiting and (admitted is None or str(info.key) in admitted):
             pending.append(info)
     for info in pending:
         groups.pending(info)

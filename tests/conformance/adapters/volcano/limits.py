@@ -18,6 +18,14 @@ BETWEEN_JOBS = (
     "workloads go, before placement"
 )
 BEST_EFFORT = "Muster places pods that ask for nothing together with their gang, not in an action of their own"
+NAMESPACE_QUOTAS = (
+    "Muster serves no ResourceQuota: what a namespace may use is the quota of the queues that its LocalQueues lead to"
+)
+JOB_BY_JOB = (
+    "jobs of one queue take turns by their dominant share; here a queue is served by priority and time, and whoever is "
+    "to have a share gets a queue of his own: then the stated amounts come out"
+)
+UNCOMPARED = "the Go test compares nothing: it returns before it looks at what is expected"
 PLUGIN = "a plugin that exists only in Volcano's test"
 
 
@@ -34,8 +42,28 @@ def of_session(case: Case) -> str | None:
     return _of_order(case)
 
 
+def of_queue_session(case: Case) -> str | None:
+    """The same, where quota decides about the order."""
+    if case.get("persistentVolumeClaims"):
+        return VOLUMES
+    if case.get("resourceClaims"):
+        return DEVICES
+    if any("rejectJob" not in plugin for plugin in (case.get("customPlugins") or {}).values()):
+        return PLUGIN
+    if not {"backfill", "preempt", "reclaim"} & set(case["actions"]) and any(map(is_best_effort, pending(case))):
+        return BEST_EFFORT
+    return None
+
+
+def shares_queue_by_job(case: Case) -> bool:
+    """Whether several jobs of one queue share it by what they have."""
+    jobs = {job_of(pod): _queue(case, pod) for pod in pending(case)}
+    is_asked = any(plugin["name"] == "drf" and plugin.get("enableJobOrder") for plugin in plugins(case))
+    return is_asked and len(set(jobs.values())) < len(jobs)
+
+
 def _of_order(case: Case) -> str | None:
-    jobs = {_job(pod): _queue(case, pod) for pod in pending(case)}
+    jobs = {job_of(pod): _queue(case, pod) for pod in pending(case)}
     if len(jobs) < 2 or not _compete(case):
         return None
     if len(set(jobs.values())) > 1 and any(plugin.get("enableQueueOrder") for plugin in plugins(case)):
@@ -89,7 +117,7 @@ def is_best_effort(pod: dict[str, Any]) -> bool:
     return not any(quantity.parse(str(amount)).milli for requests in asked for amount in requests.values())
 
 
-def _job(pod: dict[str, Any]) -> str:
+def job_of(pod: dict[str, Any]) -> str:
     meta = pod["metadata"]
     return f"{meta['namespace']}/{(meta.get('annotations') or {}).get('scheduling.k8s.io/group-name', '')}"
 
@@ -99,7 +127,7 @@ def _queue(case: Case, pod: dict[str, Any]) -> str | None:
     known = {queue["metadata"]["name"] for queue in case.get("queues") or ()}
     for group in case.get("podGroups") or ():
         meta = group["metadata"]
-        if f"{meta['namespace']}/{meta['name']}" == _job(pod):
+        if f"{meta['namespace']}/{meta['name']}" == job_of(pod):
             queue = (group.get("spec") or {}).get("queue") or "default"
             return queue if queue in known else None
     return None

@@ -1,7 +1,8 @@
 """Cases that run Volcano's scheduler for one session: here the engine steps until nothing is due (FORMAT.md §4)."""
 
 from collections import Counter
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,14 +15,30 @@ from tests.conformance.cases import Adapters, Case, Failed, NotApplicable, Outco
 _MOST_STEPS = 1000
 
 
-class Session:
-    """What one session of the case came to."""
+class Result(Protocol):
+    """What one session of a case came to."""
 
-    def __init__(self, case: Case) -> None:
-        self.world = building.world(case)
+    @property
+    def world(self) -> building.World: ...
+    @property
+    def binds(self) -> dict[str, str]: ...
+    @property
+    def promised(self) -> dict[str, str]:
+        """Pods that have a node as soon as those evicted for them are gone: Volcano calls them pipelined."""
+        ...
+
+    @property
+    def evicted(self) -> list[str]: ...
+
+
+class Session:
+    """What placement makes of a case."""
+
+    def __init__(self, case: Case, admitted: Collection[str] | None = None) -> None:
+        """`admitted`: see `building.world`."""
+        self.world = building.world(case, admitted)
         self.binds: dict[str, str] = {}
         self.promised: dict[str, str] = {}
-        """Pods that have a node as soon as those evicted for them are gone: Volcano calls them pipelined."""
         self.evicted: list[str] = []
         for mask in self._passes(case):
             self._run(mask)
@@ -62,7 +79,10 @@ def run(case: Case) -> Outcome:
     missing = limits.of_session(case)
     if missing:
         return NotApplicable(missing)
-    session = Session(case)
+    return outcome_of(case, Session(case))
+
+
+def outcome_of(case: Case, session: Result) -> Outcome:
     return (
         _compare_binds(case, session)
         or _compare_evictions(case, session)
@@ -72,7 +92,7 @@ def run(case: Case) -> Outcome:
     )
 
 
-def _compare_binds(case: Case, session: Session) -> Failed | None:
+def _compare_binds(case: Case, session: Result) -> Failed | None:
     if "expectBindNumsInHyperNode" in case:
         failed = compare("binds in HyperNodes", _per_hypernode(case, session), case["expectBindNumsInHyperNode"])
         if failed:
@@ -86,20 +106,20 @@ def _compare_binds(case: Case, session: Session) -> Failed | None:
     return compare("binds", session.binds, case["expectBindMap"] or {})
 
 
-def _per_hypernode(case: Case, session: Session) -> list[int]:
+def _per_hypernode(case: Case, session: Result) -> list[int]:
     by_tier, real = case.get("hyperNodesSetByTier") or {}, case.get("realNodesByHyperNode") or {}
     lowest = by_tier[min(by_tier, key=int)]
     counts = Counter(name for node in session.binds.values() for name in lowest if node in real.get(name, ()))
     return sorted(counts.values())
 
 
-def _compare_evictions(case: Case, session: Session) -> Failed | None:
+def _compare_evictions(case: Case, session: Result) -> Failed | None:
     if "expectEvicted" not in case:
         return None
     return compare("evicted", sorted(session.evicted), sorted(case["expectEvicted"] or ()))
 
 
-def _compare_promises(case: Case, session: Session) -> Failed | None:
+def _compare_promises(case: Case, session: Result) -> Failed | None:
     for job, nodes in (case.get("expectPipelined") or {}).items():
         found = [node for pod, node in session.promised.items() if session.world.jobs[pod] == job]
         if not found or not set(found) <= set(nodes):
@@ -107,7 +127,7 @@ def _compare_promises(case: Case, session: Session) -> Failed | None:
     return None
 
 
-def _compare_counts(case: Case, session: Session) -> Failed | None:
+def _compare_counts(case: Case, session: Result) -> Failed | None:
     """Of the statuses that tasks end a session in, those that placement gives."""
     for job, wanted in (case.get("expectTaskStatusNums") or {}).items():
         found = {
@@ -126,9 +146,6 @@ def _known(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 ADAPTERS: Adapters = {
-    "allocate": run,
-    "backfill": run,
     "gang": run,
     "predicates": run,
-    "priority": run,
 }
