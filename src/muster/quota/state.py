@@ -15,7 +15,7 @@ from muster.api.selectors import LabelSelector
 from muster.cluster.namespaces import Namespaces
 from muster.cluster.state import ClusterState
 from muster.quota.amounts import FlavorResource
-from muster.quota.queues import Queue, Stop, read_queue, read_quotas, read_weight
+from muster.quota.queues import Queue, Stop, read_priority, read_queue, read_quotas, read_weight
 from muster.quota.ranking import Ranking, ranking
 from muster.quota.settings import Settings
 from muster.quota.topology import Topologies
@@ -28,6 +28,7 @@ class Inactive(StrEnum):
 
     TERMINATING = "Terminating"
     STOPPED = "Stopped"
+    MISCONFIGURED = "Misconfigured"
     FLAVOR_NOT_FOUND = "FlavorNotFound"
     CHECK_NOT_FOUND = "AdmissionCheckNotFound"
     CHECK_INACTIVE = "AdmissionCheckInactive"
@@ -118,7 +119,7 @@ class QuotaState:
 
     def set_queue(self, view: kueue.ClusterQueue) -> None:
         policy = read_queue(view)
-        self.tree.set_queue(policy.name, policy.cohort, policy.quotas, policy.weight)
+        self.tree.set_queue(policy.name, policy.cohort, policy.quotas, policy.weight, policy.priority)
         known = self.queues.get(policy.name)
         if known is None:
             known = self.queues[policy.name] = QueueState(policy, self.tree.queues[policy.name])
@@ -136,9 +137,9 @@ class QuotaState:
             self.tree.remove_queue(name)
 
     def set_cohort(self, view: kueue.Cohort) -> None:
-        spec = view.spec
-        weight = read_weight(spec.fair_sharing)
-        self.tree.set_cohort(view.metadata.name, spec.parent_name or "", read_quotas(spec.resource_groups), weight)
+        spec, quotas = view.spec, read_quotas(view.spec.resource_groups)
+        weight, priority = read_weight(spec.fair_sharing), read_priority(view.metadata)
+        self.tree.set_cohort(view.metadata.name, spec.parent_name or "", quotas, weight, priority)
 
     def remove_cohort(self, name: str) -> None:
         self.tree.remove_cohort(name)
@@ -196,6 +197,8 @@ class QuotaState:
             found.append((Inactive.TERMINATING, "Can't admit new workloads; clusterQueue is terminating"))
         if policy.stop is not Stop.NONE:
             found.append((Inactive.STOPPED, "is stopped"))
+        if policy.problem:
+            found.append((Inactive.MISCONFIGURED, f"cannot be used: {policy.problem}"))
         missing = sorted(flavor for flavor in policy.flavors if flavor not in self.flavors)
         if missing:
             found.append((Inactive.FLAVOR_NOT_FOUND, f"references missing ResourceFlavor(s): {','.join(missing)}"))
