@@ -32,6 +32,7 @@ from muster.controllers.garbage import GarbageCollector
 from muster.controllers.jobs.batch import BatchJobController
 from muster.controllers.jobs.cron import CronJobController
 from muster.controllers.jobs.flow import JobFlowController
+from muster.controllers.jobs.metrics import JobMetrics
 from muster.controllers.jobs.pytorch import PyTorchJobController
 from muster.controllers.jobs.queues import QueueController
 from muster.controllers.jobs.volcano import VolcanoJobController
@@ -296,10 +297,11 @@ def _controllers(
         "queue statuses": StatusController(store, clock, quota).run,
         "protection": ProtectionController(store, clock).run,
         "workload priorities": PriorityController(store, clock).run,
-        "jobs in queues": JobsController(store, clock, settings=settings).run,
-        "pods in queues": PodsController(store, clock, settings).run,
-        "ungating": UngatingController(store, clock).run,
+        "jobs in queues": JobsController(store, clock, settings=settings, metrics=quota.counted).run,
+        "pods in queues": PodsController(store, clock, settings, quota.counted).run,
+        "ungating": UngatingController(store, clock, quota.counted).run,
         "failed nodes": FailuresController(store, clock, settings).run,
+        "job metrics": JobMetrics(store, clock, quota.metrics, lambda: quota.engine).run,
         "default queue": DefaultQueueController(store, clock).run,
         "nodes": NodeController(store, clock).run,
         "taints": TaintEvictionController(store, clock).run,

@@ -39,6 +39,8 @@ class Step:
     moved: list[tuple[WorkloadInfo, Verdict]] = field(default_factory=list)
     """Waiting because another one just like them does."""
     skipped_preemptions: dict[str, int] = field(default_factory=dict)
+    recomputations: dict[str, dict[str, int]] = field(default_factory=dict)
+    """As the cycle says."""
     is_attempt: bool = False
     """Something was looked at."""
 
@@ -159,13 +161,8 @@ class Engine:
 
     def used_by(self, local_queue: str) -> dict[str, int]:
         """By resource, what the admitted workloads of a local queue use."""
-        total: dict[str, int] = {}
-        for queue in self.state.queues.values():
-            for info in queue.workloads.values():
-                if info.local_queue == local_queue and info.is_admitted:
-                    for what, value in info.usage.quota.items():
-                        total[what.resource] = total.get(what.resource, 0) + value
-        return total
+        tally = self.state.by_local_queue.get(local_queue)
+        return tally.used_by_resource() if tally is not None else {}
 
     # Everything else
 
@@ -386,6 +383,7 @@ class Engine:
                 self._count(decided)
                 step.decisions.append(decided)
         step.skipped_preemptions = result.skipped_preemptions
+        step.recomputations = result.recomputations
 
     def _count(self, decided: Admission | Eviction | Replacement) -> None:
         if isinstance(decided, Admission):

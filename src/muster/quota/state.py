@@ -18,6 +18,7 @@ from muster.quota.amounts import FlavorResource
 from muster.quota.queues import Queue, Stop, read_priority, read_queue, read_quotas, read_weight
 from muster.quota.ranking import Ranking, ranking
 from muster.quota.settings import Settings
+from muster.quota.tallies import Tally
 from muster.quota.topology import Topologies
 from muster.quota.tree import Node, QuotaTree
 from muster.quota.workloads import Usage, WorkloadInfo
@@ -41,6 +42,10 @@ class QueueState:
     node: Node
     workloads: dict[str, WorkloadInfo] = field(default_factory=dict)
     """By key: all that hold quota here."""
+    tally: Tally = field(default_factory=Tally)
+    """Of those."""
+    by_local_queue: dict[str, Tally] = field(default_factory=dict)
+    """What the workloads of each local queue hold, in all queues together: shared by all of them."""
     generation: int = 0
     """Grows when there may be more room than before: a workload left, or quotas changed."""
     is_terminating: bool = False
@@ -52,15 +57,39 @@ class QueueState:
         return self.policy.name
 
     def put(self, info: WorkloadInfo) -> None:
-        if info.key in self.workloads:
+        known = self.workloads.get(info.key)
+        if known is not None:
             self._unrank(info.key)
         self.workloads[info.key] = info
         self._rank(info)
+        if known is None:
+            self._count(info, 1)
+        elif known.is_admitted is not info.is_admitted or known.usage is not info.usage:
+            self._count(known, -1)
+            self._count(info, 1)
 
     def drop(self, key: str) -> WorkloadInfo:
         self._unrank(key)
         self._hidden.pop(key, None)
-        return self.workloads.pop(key)
+        info = self.workloads.pop(key)
+        self._count(info, -1)
+        return info
+
+    def empty(self) -> dict[str, WorkloadInfo]:
+        """It is gone, and who held quota here waits until it comes back."""
+        for info in self.workloads.values():
+            self._count(info, -1)
+        return self.workloads
+
+    def _count(self, info: WorkloadInfo, sign: int) -> None:
+        usage, is_admitted = info.usage.quota, info.is_admitted
+        self.tally.count(usage, sign, is_admitted=is_admitted)
+        door = self.by_local_queue.get(info.local_queue)
+        if door is None:
+            door = self.by_local_queue[info.local_queue] = Tally()
+        door.count(usage, sign, is_admitted=is_admitted)
+        if not door.reserving:
+            del self.by_local_queue[info.local_queue]
 
     def ranking(self, now: Instant, *, by_usage: bool = False) -> Ranking:
         """In which order its workloads lose their quota, where one has to."""
@@ -110,6 +139,8 @@ class QuotaState:
         self.namespaces = Namespaces()
         self.local_queues: dict[str, kueue.LocalQueue] = {}
         """By `namespace/name`."""
+        self.by_local_queue: dict[str, Tally] = {}
+        """What their workloads hold."""
         self.holders: dict[str, str] = {}
         """By key of a workload that holds quota, the queue that it holds it in."""
         self._waiting: dict[str, dict[str, WorkloadInfo]] = {}  # hold quota in queues that are not known
@@ -122,7 +153,9 @@ class QuotaState:
         self.tree.set_queue(policy.name, policy.cohort, policy.quotas, policy.weight, policy.priority)
         known = self.queues.get(policy.name)
         if known is None:
-            known = self.queues[policy.name] = QueueState(policy, self.tree.queues[policy.name])
+            known = self.queues[policy.name] = QueueState(
+                policy, self.tree.queues[policy.name], by_local_queue=self.by_local_queue
+            )
             for info in self._waiting.pop(policy.name, {}).values():
                 self._count(known, info)
         known.policy = policy
@@ -133,7 +166,7 @@ class QuotaState:
         if known is not None:
             for info in known.workloads.values():
                 self.vacate(info.usage)
-            self._waiting[name] = known.workloads
+            self._waiting[name] = known.empty()
             self.tree.remove_queue(name)
 
     def set_cohort(self, view: kueue.Cohort) -> None:

@@ -1,8 +1,9 @@
 """Who holds how much, by ClusterQueue and by LocalQueue, kept up with every change instead of counted anew.
 
-As the store shows it, unlike the engine's own accounts, which run ahead of it.
+`Tallies` counts as the store shows it, unlike the engine's own accounts, which run ahead of it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.api import conditions, kueue
@@ -26,12 +27,13 @@ class Tally:
             total[what.resource] = total.get(what.resource, 0) + value
         return total
 
-    def count(self, held: "Held", sign: int) -> None:
+    def count(self, usage: Mapping[FlavorResource, int], sign: int, *, is_admitted: bool) -> None:
+        """One more workload that holds so much, or (`sign` -1) one less."""
         self.reserving += sign
-        _add(self.reserved, held.usage, sign)
-        if held.is_admitted:
+        _add(self.reserved, usage, sign)
+        if is_admitted:
             self.admitted += sign
-            _add(self.used, held.usage, sign)
+            _add(self.used, usage, sign)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Tallies:
     def _count(self, held: Held, sign: int) -> None:
         for tallies, name in ((self.queues, held.queue), (self.local_queues, held.local_queue)):
             tally = tallies.setdefault(name, Tally())
-            tally.count(held, sign)
+            tally.count(held.usage, sign, is_admitted=held.is_admitted)
             if not tally.reserving:
                 del tallies[name]
 
@@ -98,7 +100,7 @@ class Tallies:
         return Held(admission.cluster_queue, info.local_queue, conditions.is_true(found, ADMITTED), usage)
 
 
-def _add(amounts: dict[FlavorResource, int], more: dict[FlavorResource, int], sign: int) -> None:
+def _add(amounts: dict[FlavorResource, int], more: Mapping[FlavorResource, int], sign: int) -> None:
     for what, value in more.items():
         total = amounts.get(what, 0) + sign * value
         if total:

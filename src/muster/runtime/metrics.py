@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isnan
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 DURATION_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -20,38 +20,78 @@ _LINES: Final = 500
 
 LabelValues: TypeAlias = tuple[str, ...]
 Sample: TypeAlias = tuple[LabelValues, float]
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """All series of one name. `samples` may be worked out as they are read."""
+    """All series of one name. `samples` may be worked out as they are read; None among them: that took long, and
+    others may have a turn."""
 
     name: str
     type: Literal["counter", "gauge", "histogram"]
     help: str
     labels: LabelValues
-    samples: Iterable[Sample]
+    samples: Iterable[Sample | None]
+
+
+class _Series(Generic[_V]):
+    """By the values of the labels; those that share the first are found together, so that what belongs to one thing
+    can be dropped without looking at the rest."""
+
+    def __init__(self, labels: LabelValues) -> None:
+        self._labels = labels
+        self._groups: dict[str, dict[LabelValues, _V]] = {}
+
+    def group(self, values: LabelValues) -> dict[LabelValues, _V]:
+        """Those with the same first value, to be read and changed."""
+        if len(self._labels) != len(values):
+            wanted = ", ".join(self._labels) or "(none)"
+            raise ValueError(f"expected a value for each of the labels {wanted}, found {values}")
+        first = values[0] if values else ""
+        found = self._groups.get(first)
+        if found is None:
+            found = self._groups[first] = {}
+        return found
+
+    def get(self, values: LabelValues) -> _V | None:
+        return self._groups.get(values[0] if values else "", {}).get(values)
+
+    def items(self) -> list[tuple[LabelValues, _V]]:
+        return [item for group in self._groups.values() for item in group.items()]
+
+    def forget(self, **labels: str) -> None:
+        wanted = [(self._labels.index(label), value) for label, value in labels.items()]
+        first = labels.get(self._labels[0])
+        for name in [first] if first is not None else list(self._groups):
+            group = self._groups.get(name, {})
+            for values in [values for values in group if all(values[at] == value for at, value in wanted)]:
+                del group[values]
+            if not group:
+                self._groups.pop(name, None)
 
 
 class Counter:
     def __init__(self, name: str, help: str, labels: Sequence[str] = ()) -> None:
         self.name, self.help, self.labels = name, help, tuple(labels)
-        self._values: dict[LabelValues, float] = {}
+        self._values: _Series[float] = _Series(self.labels)
 
     def add(self, *values: str, by: float = 1.0) -> None:
-        _check(self.labels, values)
-        self._values[values] = self._values.get(values, 0.0) + by
+        group = self._values.group(values)
+        group[values] = group.get(values, 0.0) + by
 
     def value(self, *values: str) -> float:
-        return self._values.get(values, 0.0)
+        return self._values.get(values) or 0.0
 
-    def forget(self, label: str, value: str) -> None:
-        """Drops the series that have this value: what they counted is gone."""
-        at = self.labels.index(label)
-        self._values = {values: found for values, found in self._values.items() if values[at] != value}
+    def items(self) -> list[Sample]:
+        return self._values.items()
+
+    def forget(self, **labels: str) -> None:
+        """Drops the series that have all these values: what they counted is gone."""
+        self._values.forget(**labels)
 
     def lines(self) -> Iterator[str]:
-        yield from lines(Family(self.name, "counter", self.help, self.labels, list(self._values.items())))
+        yield from lines(Family(self.name, "counter", self.help, self.labels, self._values.items()))
 
 
 @dataclass(slots=True)
@@ -67,13 +107,13 @@ class Histogram:
     ) -> None:
         self.name, self.help, self.labels = name, help, tuple(labels)
         self._bounds = tuple(buckets)
-        self._found: dict[LabelValues, _Distribution] = {}
+        self._found: _Series[_Distribution] = _Series(self.labels)
 
     def observe(self, amount: float, *values: str) -> None:
-        _check(self.labels, values)
-        found = self._found.get(values)
+        group = self._found.group(values)
+        found = group.get(values)
         if found is None:
-            found = self._found[values] = _Distribution([0] * (len(self._bounds) + 1))
+            found = group[values] = _Distribution([0] * (len(self._bounds) + 1))
         found.counts[bisect_left(self._bounds, amount)] += 1
         found.total += amount
 
@@ -81,13 +121,12 @@ class Histogram:
         found = self._found.get(values)
         return 0 if found is None else sum(found.counts)
 
-    def forget(self, label: str, value: str) -> None:
-        at = self.labels.index(label)
-        self._found = {values: found for values, found in self._found.items() if values[at] != value}
+    def forget(self, **labels: str) -> None:
+        self._found.forget(**labels)
 
     def lines(self) -> Iterator[str]:
         yield from _head(self.name, "histogram", self.help)
-        for values, found in list(self._found.items()):
+        for values, found in self._found.items():
             shown = _shown_labels(self.labels, values)
             below = 0
             for bound, count in zip((*self._bounds, inf), found.counts, strict=True):
@@ -130,7 +169,7 @@ class Registry:
         piece: list[str] = []
         for line in self._lines():
             piece.append(line)
-            if len(piece) == _LINES:
+            if len(piece) == _LINES or not line:
                 yield "".join(piece)
                 piece.clear()
         yield "".join(piece)
@@ -155,9 +194,14 @@ class Registry:
 
 
 def lines(family: Family) -> Iterator[str]:
-    """With their line ends. Not of histograms, whose samples are not single numbers."""
+    """With their line ends; nothing in place of a turn for others. Not of histograms, whose samples are not single
+    numbers."""
     yield from _head(family.name, family.type, family.help)
-    for values, amount in family.samples:
+    for sample in family.samples:
+        if sample is None:
+            yield ""
+            continue
+        values, amount = sample
         yield f"{_series(family.name, _shown_labels(family.labels, values))} {_shown(amount)}\n"
 
 
@@ -184,8 +228,3 @@ def _shown(amount: float) -> str:
     if amount in (inf, -inf):
         return "+Inf" if amount > 0 else "-Inf"
     return str(int(amount)) if amount == int(amount) and abs(amount) < 2**53 else repr(float(amount))
-
-
-def _check(labels: LabelValues, values: LabelValues) -> None:
-    if len(labels) != len(values):
-        raise ValueError(f"expected a value for each of the labels {', '.join(labels) or '(none)'}, found {values}")

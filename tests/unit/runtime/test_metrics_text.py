@@ -54,8 +54,8 @@ def test_what_is_gone_is_forgotten():
     for queue in ("a", "b"):
         counter.add(queue, "x")
         histogram.observe(1.0, queue)
-    counter.forget("queue", "a")
-    histogram.forget("queue", "a")
+    counter.forget(queue="a")
+    histogram.forget(queue="a")
     assert '"a"' not in registry.text()
     assert (counter.value("b", "x"), histogram.count("b"), histogram.count("a")) == (1, 1, 0)
 

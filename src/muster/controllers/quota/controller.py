@@ -16,7 +16,7 @@ from muster.api.meta import Instant, Resource
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.controllers.quota.ground import Ground
-from muster.controllers.quota.metrics import QuotaMetrics, standing
+from muster.controllers.quota.metrics import QuotaMetrics
 from muster.controllers.quota.waiting import Waiting
 from muster.controllers.quota.writer import Writer
 from muster.quota.engine import Engine
@@ -54,7 +54,7 @@ _BY_SPEC = frozenset({kueue.TOPOLOGY, kueue.RESOURCE_FLAVOR, kueue.COHORT, kueue
 
 class QuotaController:
     """`engine`: of the present run, for whoever wants to look. It is rebuilt from the store when a run begins.
-    `metrics`: where it counts."""
+    `metrics`: where it counts; `counted`: through which others count what they do for it."""
 
     def __init__(
         self, store: Store, clock: Clock, settings: Settings | None = None, metrics: Registry | None = None
@@ -64,12 +64,11 @@ class QuotaController:
         self._settings = settings or Settings()
         self.engine = Engine(self._settings)
         self.metrics = metrics or Registry()
-        self._counted = QuotaMetrics(self.metrics)
-        self.metrics.collect(lambda: standing(lambda: self.engine))
+        self.counted = QuotaMetrics(self.metrics, lambda: self.engine)
 
     async def run(self) -> None:
         self.engine = Engine(self._settings)
-        await _Run(self._store, self._clock, self.engine, self._counted).run()
+        await _Run(self._store, self._clock, self.engine, self.counted).run()
 
 
 class _Run:
@@ -110,14 +109,11 @@ class _Run:
         found = event.object
         assert found is not None
         known = self._last.pop((found.kind, found.key), None)
+        self._metrics.heard(event, known)
         if event.change is not Change.DELETED:
             self._last[found.kind, found.key] = found
             if known is not None and found.kind in _BY_SPEC and _means_the_same(known, found):
                 return
-            if known is not None and found.kind is kueue.WORKLOAD:
-                self._metrics.workload_changed(known.read(kueue.Workload), found.read(kueue.Workload))
-        elif found.kind is kueue.CLUSTER_QUEUE:
-            self._metrics.queue_removed(found.key.name)
         self._inbox.append(event)
         self._news.set()
 

@@ -13,12 +13,13 @@ from muster.api.kueue import names
 from muster.api.objects import Key, Object
 from muster.controllers.quota import carrying
 from muster.controllers.quota.ancestry import Ancestry, controller_of
+from muster.controllers.quota.metrics import QuotaMetrics
 from muster.controllers.quota.surroundings import Surroundings
 from muster.quota.integrations import following, jobs, subjects
 from muster.quota.integrations.batch_job import BatchJobs
 from muster.quota.integrations.contract import Conflicting, JobIntegration, NamesPriorityClass
 from muster.quota.integrations.pytorch_job import PyTorchJobs
-from muster.quota.integrations.steps import Plan, Start, Step, Stop, World
+from muster.quota.integrations.steps import MakeWorkload, Plan, Start, Step, Stop, World
 from muster.quota.settings import Settings
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer, by_owner
@@ -47,21 +48,31 @@ class JobsController:
         clock: Clock,
         integrations: Sequence[JobIntegration] = INTEGRATIONS,
         settings: Settings | None = None,
+        metrics: QuotaMetrics | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._integrations = integrations
         self._settings = settings or Settings()
+        self._metrics = metrics
 
     async def run(self) -> None:
-        await _Keeper(self._store, self._clock, self._integrations, self._settings).run()
+        await _Keeper(self._store, self._clock, self._integrations, self._settings, self._metrics).run()
 
 
 class _Keeper:
     """The state of one run."""
 
-    def __init__(self, store: Store, clock: Clock, integrations: Sequence[JobIntegration], settings: Settings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        integrations: Sequence[JobIntegration],
+        settings: Settings,
+        metrics: QuotaMetrics | None,
+    ) -> None:
         self._store = store
+        self._metrics = metrics
         self._integrations = {integration.kind: integration for integration in integrations}
         self._classes = {
             integration.kind: integration for integration in integrations if isinstance(integration, NamesPriorityClass)
@@ -154,6 +165,8 @@ class _Keeper:
         for step in decided.steps:
             written = await carrying.write_all(self._store, self._writes(job, step))
             self._note(ref, written)
+            if isinstance(step, MakeWorkload) and job is not None and self._metrics is not None:
+                self._metrics.workload_made(job, world.now)
             if isinstance(step, Stop) and not written:
                 return  # it has stopped already: there is nothing to tell
         for told in decided.told if job is not None else ():

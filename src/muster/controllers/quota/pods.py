@@ -10,12 +10,13 @@ from muster.api.kueue import names
 from muster.api.objects import Key, Object
 from muster.api.selectors import parse_labels
 from muster.controllers.quota import carrying
+from muster.controllers.quota.metrics import QuotaMetrics
 from muster.controllers.quota.surroundings import Surroundings
 from muster.quota.integrations import jobs, making, pods
 from muster.quota.integrations.contract import Conflicting
 from muster.quota.integrations.matching import is_finished, is_reserved
 from muster.quota.integrations.pods import Member, Unfit
-from muster.quota.integrations.steps import NOTHING, ChangeWorkload, Plan, Start, Stop, World
+from muster.quota.integrations.steps import NOTHING, ChangeWorkload, MakeWorkload, Plan, Start, Stop, World
 from muster.quota.integrations.subjects import Subject
 from muster.quota.settings import Settings
 from muster.runtime.clock import Clock
@@ -40,20 +41,24 @@ class Unit(NamedTuple):
 
 
 class PodsController:
-    def __init__(self, store: Store, clock: Clock, settings: Settings | None = None) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, settings: Settings | None = None, metrics: QuotaMetrics | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings or Settings()
+        self._metrics = metrics
 
     async def run(self) -> None:
-        await _Keeper(self._store, self._clock, self._settings).run()
+        await _Keeper(self._store, self._clock, self._settings, self._metrics).run()
 
 
 class _Keeper:
     """The state of one run."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Settings, metrics: QuotaMetrics | None) -> None:
         self._store = store
+        self._metrics = metrics
         self._events = EventRecorder(store, clock, "muster-quota-pods")
         self._reconciler = Reconciler("quota: pods", self._reconcile, clock=clock, workers=_WORKERS, max_delay=10.0)
         self._surroundings = Surroundings(store, clock, settings)
@@ -160,6 +165,8 @@ class _Keeper:
                     written = await self._stop(unit, found, step)
                 case _:
                     written = await self._write(unit, carrying.writes(step))
+                    if written and isinstance(step, MakeWorkload) and self._metrics is not None:
+                        self._metrics.workload_made(found[0].found, world.now)
             if isinstance(step, Start | Stop) and not written:
                 return
         for told in decided.told if found else ():
@@ -173,13 +180,15 @@ class _Keeper:
             failed = jobs.failed_to_start(start.found, str(error), world)
             await self._take(unit, found, failed, world)
             return False
-        writes = [
-            write
-            for pod, document in made
-            if document is not None
-            for write in carrying.object_patch(pod.found, document)
-        ]
-        return await self._write(unit, writes)
+        let_go = [(pod, document) for pod, document in made if document is not None]
+        written = await self._write(
+            unit, [write for pod, document in let_go for write in carrying.object_patch(pod.found, document)]
+        )
+        if written and self._metrics is not None:
+            workload = start.found.read(kueue.Workload)
+            for _ in let_go:
+                self._metrics.gate_removed(workload, names.ADMISSION_GATE, world.now, is_group=unit.is_group)
+        return written
 
     async def _stop(self, unit: Unit, found: Sequence[Member], stop: Stop) -> bool:
         ended = pods.to_stop(found)

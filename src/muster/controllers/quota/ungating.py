@@ -7,7 +7,9 @@ from muster.api.kueue import names
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.controllers.quota import carrying
+from muster.controllers.quota.metrics import QuotaMetrics
 from muster.quota.integrations import slices
+from muster.quota.integrations.pods import group_of
 from muster.quota.integrations.ungating import Release, active_slice, releases
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer
@@ -24,19 +26,22 @@ _GATES = frozenset({names.TOPOLOGY_GATE, names.ELASTIC_GATE})
 
 
 class UngatingController:
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, metrics: QuotaMetrics | None = None) -> None:
         self._store = store
         self._clock = clock
+        self._metrics = metrics
 
     async def run(self) -> None:
-        await _Keeper(self._store, self._clock).run()
+        await _Keeper(self._store, self._clock, self._metrics).run()
 
 
 class _Keeper:
     """Works on keys of workloads; of those that a job had in turn, of the first."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, metrics: QuotaMetrics | None) -> None:
         self._store = store
+        self._clock = clock
+        self._metrics = metrics
         self._pods = Informer(store, Selection(core.POD), clock=clock)
         self._workloads = Informer(store, Selection(kueue.WORKLOAD), clock=clock)
         self._pods.index_by("workload", workload_of)
@@ -76,14 +81,20 @@ class _Keeper:
         if workload is None:
             return None
         due = releases(workload, [pod.read(core.Pod) for pod in found.values()])
-        patches = [_patch(found[release.pod.metadata.uid], release) for release in due]
-        for start in range(0, len(patches), _BATCH):
-            results = await self._store.write(patches[start : start + _BATCH])
-            for result in results:
+        for start in range(0, len(due), _BATCH):
+            batch = due[start : start + _BATCH]
+            results = await self._store.write([_patch(found[release.pod.metadata.uid], release) for release in batch])
+            for release, result in zip(batch, results, strict=True):
                 if not isinstance(result, Refused):
                     self._written[key] = max(self._written.get(key, 0), result.object.revision)
+                    self._measure(workload, release, result.object)
             carrying.check(results)
         return None
+
+    def _measure(self, workload: kueue.Workload, release: Release, pod: Object) -> None:
+        if self._metrics is not None:
+            for gate in release.gates:
+                self._metrics.gate_removed(workload, gate, self._clock.now(), is_group=bool(group_of(pod)))
 
 
 def is_gated(pod: Object) -> bool:

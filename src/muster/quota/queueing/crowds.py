@@ -61,6 +61,19 @@ class Crowds:
     def closed_members(self) -> Iterator[WorkloadInfo]:
         return chain.from_iterable(crowd.members for crowd in self._closed.values())
 
+    def closed_sizes(self) -> dict[str, int]:
+        """By local queue."""
+        found: dict[str, int] = {}
+        for (local_queue, _), crowd in self._closed.items():
+            found[local_queue] = found.get(local_queue, 0) + len(crowd.members)
+        return found
+
+    def open_shapes(self) -> set[str]:
+        return {shape for _, shape in self._open}
+
+    def closed_shapes(self) -> set[str]:
+        return {shape for _, shape in self._closed}
+
     def leads(self, key: str) -> bool:
         """It stands in front of an open crowd."""
         return key in self._behind

@@ -112,6 +112,20 @@ class PendingQueue:
         active = len(self._active) + self._crowds.open_size + len(self._in_flight)
         return Counts(active, len(self._parked) + self._crowds.closed_size)
 
+    def parked_by_local_queue(self) -> dict[str, int]:
+        """How many, of those that have any."""
+        found = self._crowds.closed_sizes()
+        for info in self._parked.values():
+            found[info.local_queue] = found.get(info.local_queue, 0) + 1
+        return found
+
+    def count_shapes(self) -> Counts:
+        """How many different ones wait. Costs much where workloads have not been told apart before."""
+        flying = {entry.info.shape for entry in self._in_flight.values()}
+        active = self._by_shape.shapes(self._active) | self._crowds.open_shapes() | flying
+        parked = self._crowds.closed_shapes() | {info.shape for info in self._parked.values()}
+        return Counts(len(active), len(parked))
+
     def positions(self) -> Standing:
         """All that wait, as if all were active, in the order in which they would be looked at."""
         return at_once(self.line_up())

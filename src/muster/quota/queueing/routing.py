@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from muster.api import kueue
 from muster.api.meta import Instant
 from muster.cluster.namespaces import Namespaces
+from muster.quota.amounts import total
 from muster.quota.fair_admission import Ledger, has_ledger
 from muster.quota.queueing.backoff import Backoffs, requeue_at
 from muster.quota.queueing.pending import Counts, PendingQueue, Preemptor, Verdict
@@ -27,6 +28,24 @@ class _Door:
 
     queue: str = ""
     workloads: dict[str, WorkloadInfo] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)
+    """By resource, what all of them ask for."""
+
+    def put(self, info: WorkloadInfo) -> None:
+        known = self.workloads.get(info.key)
+        self.workloads[info.key] = info
+        if known is None or known.pod_sets is not info.pod_sets:
+            if known is not None:
+                self._count(known, -1)
+            self._count(info, 1)
+
+    def drop(self, key: str) -> None:
+        self._count(self.workloads.pop(key), -1)
+
+    def _count(self, info: WorkloadInfo, sign: int) -> None:
+        for pods in info.pod_sets:
+            for resource, value in pods.requests.items():
+                self.asked[resource] = self.asked.get(resource, 0) + sign * value
 
 
 class PendingQueues:
@@ -163,7 +182,7 @@ class PendingQueues:
         if local_queue is None:
             return
         door = self._doors[local_queue]
-        del door.workloads[key]
+        door.drop(key)
         self._resting.set(key, None)
         pending = self.queues.get(door.queue)
         if pending is not None:
@@ -222,7 +241,7 @@ class PendingQueues:
         door = self._doors.get(info.local_queue)
         if door is None:
             door = self._doors[info.local_queue] = _Door()
-        door.workloads[info.key] = info
+        door.put(info)
         self._door_of[info.key] = info.local_queue
         return door
 
@@ -268,6 +287,22 @@ class PendingQueues:
     def counts(self, queue: str) -> Counts:
         pending = self.queues.get(queue)
         return Counts(0, 0) if pending is None else pending.counts()
+
+    def asked(self, queue: str) -> dict[str, int]:
+        """By resource, what all that wait there ask for."""
+        return total(self._doors[door].asked for door in self._doors_to.get(queue, ()))
+
+    def local_counts(self, queue: str) -> dict[str, Counts]:
+        """By local queue that leads there."""
+        pending = self.queues.get(queue)
+        doors = {door: len(self._doors[door].workloads) for door in sorted(self._doors_to.get(queue, ()))}
+        parked = pending.parked_by_local_queue() if pending is not None else {}
+        return {door: Counts(size - parked.get(door, 0), parked.get(door, 0)) for door, size in doors.items()}
+
+    def shapes(self, queue: str) -> Counts:
+        """How many different ones wait there."""
+        pending = self.queues.get(queue)
+        return Counts(0, 0) if pending is None else pending.count_shapes()
 
     def local_count(self, local_queue: str) -> int:
         """How many wait in a local queue, by `namespace/name`; none where it is shut or there is no such queue."""

@@ -35,10 +35,17 @@ class ShapeIndex:
                 del self._keys[shape]
 
     def keys_of(self, shape: str, active: Lanes) -> list[str]:
+        self._sort(active)
+        return sorted(self._keys.get(shape, ()))
+
+    def shapes(self, active: Lanes) -> set[str]:
+        self._sort(active)
+        return set(self._keys)
+
+    def _sort(self, active: Lanes) -> None:
         for key in self._unsorted:
             info = active.get(key)
             if info is not None:
                 self._shape_of[key] = info.shape
                 self._keys.setdefault(info.shape, set()).add(key)
         self._unsorted.clear()
-        return sorted(self._keys.get(shape, ()))
