@@ -60,6 +60,8 @@ class Kind:
     default: Callable[[Document], None] = _nothing
     """Fills in what a user may leave out, in place. Must accept any shape and leave wrong ones alone."""
     validate: Callable[[AView], Sequence[FieldError]] = _no_errors
+    validate_new: Callable[[AView], Sequence[FieldError]] = _no_errors
+    """Called after `validate` for what is created: rules that what exists already may break."""
     validate_update: Callable[[AView, AView], Sequence[FieldError]] = _no_update_errors
     """Called with (old, new) after `validate`: immutable fields."""
     selectable: Mapping[str, Callable[[AView], str]] = field(default_factory=dict)

@@ -1,4 +1,5 @@
-"""Checks at the API's edge that need other objects: whether nodes could hold a pod, whether a queue exists and is open.
+"""Checks at the API's edge that need other objects: whether nodes could hold a pod, whether a queue exists and is open,
+whether a job must stay in one.
 
 Only here: what controllers write to the store does not pass. Between the look and the write something may change; then
 the controllers say what is wrong, as they do when it changes later.
@@ -7,11 +8,12 @@ the controllers say what is wrong, as they do when it changes later.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from muster.api import core, errors, objects, raw, scheduling, volcano
+from muster.api import batch, core, errors, kubeflow, kueue, objects, raw, scheduling, volcano
 from muster.api.errors import FieldError
 from muster.api.kinds import Kind
+from muster.api.kueue import labels, names
 from muster.api.meta import Resource
-from muster.api.objects import Key
+from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.api.volcano import admission
 from muster.api.volcano.queue_tree import QueueTree, check_queue, check_queue_removal
@@ -37,13 +39,21 @@ class Admitting:
             raise await self._together(write, problems)
 
     async def changed(self, write: Replace | Patch | Apply) -> None:
-        """What exists can go wrong only as a queue: what jobs and pod groups name is fixed. But to apply may create."""
+        """What exists can go wrong as a queue, or by leaving one: what jobs and pod groups name else is fixed. But to
+        apply may create."""
+        if write.subresource:
+            return
+        queued = await self._queued(write) if write.kind in _QUEUED else None
         is_apply = isinstance(write, Apply)
-        if write.subresource or write.kind not in (_CHECKED if is_apply else _CHECKED_LATER):
+        if queued is None and write.kind not in (_CHECKED if is_apply else _CHECKED_LATER):
             return
         (result,) = await self._store.write([replace(write, options=replace(write.options, dry_run=True))])
         if isinstance(result, Refused):
             raise await self._refusal(write, result.error)
+        if queued is not None:
+            problems = await self._label_problems(queued, result.object)
+            if problems:
+                raise _invalid(write.kind, write.key.name, problems)
         if not result.is_new and write.kind not in _CHECKED_LATER:
             return
         if write.kind is core.POD:
@@ -51,6 +61,32 @@ class Admitting:
         problems = await self._problems(result.object.view)
         if problems:
             raise _invalid(write.kind, write.key.name, problems)
+
+    async def _queued(self, write: Replace | Patch | Apply) -> Object | None:
+        """What is there now, where it is in a queue: most pods are not."""
+        try:
+            found = await self._store.get(write.kind, write.key)
+        except errors.NotFound:
+            return None
+        given = found.meta.labels or {}
+        return found if names.QUEUE_LABEL in given or names.MANAGED in given else None
+
+    async def _label_problems(self, old: Object, new: Object) -> Sequence[FieldError]:
+        problems: list[FieldError] = []
+        if old.kind is core.POD:
+            gates = [gate.name for gate in old.read(core.Pod).spec.scheduling_gates]
+            problems += labels.validate_pod_label_update(old.meta, new.meta, is_gated=names.ADMISSION_GATE in gates)
+        kept = list(labels.validate_queue_kept(old.meta, new.meta))
+        if kept and await self._has_default_queue(old.key.namespace):
+            problems += kept
+        return problems
+
+    async def _has_default_queue(self, namespace: str) -> bool:
+        try:
+            await self._store.get(kueue.LOCAL_QUEUE, Key(namespace, names.DEFAULT))
+        except errors.NotFound:
+            return False
+        return True
 
     async def _refusal(self, write: Replace | Patch | Apply, error: errors.ApiError) -> errors.ApiError:
         """With the rest of what is wrong, where to apply would have created."""
@@ -118,6 +154,7 @@ class Admitting:
 
 _CHECKED = frozenset({core.POD, volcano.JOB, volcano.POD_GROUP, volcano.QUEUE})
 _CHECKED_LATER = frozenset({volcano.QUEUE})
+_QUEUED = frozenset({batch.JOB, kubeflow.PYTORCH_JOB, volcano.JOB, core.POD})
 _QUEUES = Selection(volcano.QUEUE)
 
 

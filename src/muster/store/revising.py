@@ -78,7 +78,8 @@ def create(write: protocol.Create, context: Context) -> Revised:
     warnings = _check_known(kind, document, write.options)
     meta["resourceVersion"] = str(context.revision)
     view = view_of(kind, document)
-    _refuse(kind, view, [*metadata.validate_metadata(kind.namespaced, view.metadata), *kind.validate(view)])
+    problems = [*metadata.validate_metadata(kind.namespaced, view.metadata), *kind.validate(view)]
+    _refuse(kind, view, [*problems, *kind.validate_new(view)])
     return Revised(document, view, is_new=True, warnings=warnings)
 
 

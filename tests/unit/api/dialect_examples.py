@@ -290,10 +290,11 @@ def edited(kind: Kind, path: str, value: JSON) -> Document:
 
 
 def problems(kind: Kind, document: Document) -> list[str]:
-    """What validation says after defaults, as it does on a write."""
+    """What validation says after defaults, as it does on a create."""
     document = raw.copy(document)
     kind.default(document)
-    return [str(error) for error in kind.validate(objects.decode_view(kind, raw.encode(document)))]
+    view = objects.decode_view(kind, raw.encode(document))
+    return [str(error) for error in (*kind.validate(view), *kind.validate_new(view))]
 
 
 def update_problems(kind: Kind, old: Document, new: Document) -> list[str]:

@@ -265,3 +265,30 @@ def test_a_topology_name_may_be_added_later() -> None:
 def test_levels_above_hosts_may_change() -> None:
     levels = [{"nodeLabel": "zone"}, {"nodeLabel": "kubernetes.io/hostname"}]
     assert update_problems(kueue.TOPOLOGY, example(kueue.TOPOLOGY), edited(kueue.TOPOLOGY, "spec/levels", levels)) == []
+
+
+def checked(flavors: list[str], on: list[str]) -> JSON:
+    queue = edited(kueue.CLUSTER_QUEUE, "spec/resourceGroups", [group(["cpu"], flavors)])
+    queue["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "prov", "onFlavors": on}]}
+    return queue
+
+
+def test_a_flavor_may_leave_a_queue_that_checks_it() -> None:
+    before = checked(["a", "b"], ["a"])
+    assert update_problems(kueue.CLUSTER_QUEUE, before, checked(["b"], ["a"])) == []
+    (found,) = update_problems(kueue.CLUSTER_QUEUE, checked(["b"], ["a"]), checked(["b"], ["a", "c"]))[:1]
+    assert 'onFlavors[0]: Not found: "a"' in found
+
+
+def test_an_elastic_workload_may_have_shrunk_below_what_was_done() -> None:
+    def done(count: int, size: int) -> JSON:
+        found = edited(kueue.WORKLOAD, "status/reclaimablePods", [{"name": "main", "count": count}])
+        found["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": "true"}
+        found["spec"]["podSets"] = [{**found["spec"]["podSets"][0], "name": "main", "count": size}]
+        found["spec"]["podSets"][0].pop("minCount", None)
+        found["status"] = {"reclaimablePods": found["status"]["reclaimablePods"]}
+        return found
+
+    assert update_problems(kueue.WORKLOAD, done(4, 4), done(4, 3)) == []
+    (found,) = update_problems(kueue.WORKLOAD, done(3, 3), done(4, 3))
+    assert "status.reclaimablePods[0].count" in found

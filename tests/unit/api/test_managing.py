@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.api import batch, core, errors, kueue
+from muster.api import batch, core, errors, kubeflow, kueue
 from muster.api.kinds import Kind
 from muster.api.kueue.labels import validate_label_update, validate_labels
 from muster.api.managing import take_in
@@ -63,8 +63,8 @@ def test_parts_of_other_jobs_and_the_platform_itself_are_left_alone():
 
 def a_part(top: Document, **metadata: JSON):
     """A job whose owner is a pod of `top`."""
-    pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "default", "uid": "u-p"}}
-    pod["metadata"]["ownerReferences"] = [owned_by(batch.JOB, "top")]
+    pod: Document = {"metadata": {"name": "p", "namespace": "default", "uid": "u-p"}}
+    pod["metadata"] |= {"ownerReferences": [owned_by(batch.JOB, "top")]}
     known = {(core.POD, "p"): pod, (batch.JOB, "top"): {"metadata": {"name": "top", "uid": "u-top"}, **top}}
 
     def find(kind: Kind, key: Key) -> Object | None:
@@ -161,3 +161,30 @@ def test_a_job_is_elastic_from_the_start():
 def test_labels_that_cannot_be_read_are_named(label, value):
     (problem,) = validate_labels(ObjectMeta(labels={K + label: value}))
     assert label in problem.path
+
+
+def gated(by: str) -> ObjectMeta:
+    return ObjectMeta(annotations={K + "admission-gated-by": by})
+
+
+@pytest.mark.parametrize(
+    "by", ["budget", "example.com/a,example.com/a", f"example.com/{'x' * 60}", "example.com/no good"]
+)
+def test_gates_are_named_like_labels_with_a_domain_and_once(by):
+    (problem,) = validate_labels(gated(by))
+    assert problem.path.startswith(f"metadata.annotations[{K}admission-gated-by]")
+
+
+def test_gates_are_only_ever_removed():
+    two = gated("example.com/a,example.com/b")
+    assert not list(validate_labels(two))
+    assert not list(validate_label_update(two, gated("example.com/b"), was_suspended=True, is_suspended=True))
+    (problem,) = validate_label_update(gated("example.com/b"), two, was_suspended=True, is_suspended=True)
+    assert "example.com/a was added" in problem.message
+
+
+def test_a_pytorch_job_has_the_same_rules():
+    old = kubeflow.PyTorchJob(metadata=ObjectMeta(labels={K + "queue-name": "a"}))
+    new = kubeflow.PyTorchJob(metadata=ObjectMeta(labels={K + "queue-name": "b"}))
+    (problem,) = kubeflow.PYTORCH_JOB.validate_update(old, new)
+    assert problem.path == f"metadata.labels[{K}queue-name]"

@@ -29,6 +29,12 @@ def a_pod(*containers, **spec):
     return document
 
 
+def a_spec(pod) -> core.PodSpec:
+    view = decode_view(core.POD, raw.encode(pod))
+    assert isinstance(view, core.Pod)
+    return view.spec
+
+
 def test_what_a_container_does_not_say_comes_from_the_first_range_that_does():
     pod = a_pod({"requests": {"cpu": "2"}}, {})
     ranges = [
@@ -73,7 +79,7 @@ BOUNDS = {
 
 @pytest.mark.parametrize(("item", "resources", "field", "words"), BOUNDS.values(), ids=BOUNDS.keys())
 def test_bounds(item, resources, field, words):
-    spec = decode_view(core.POD, raw.encode(a_pod(resources))).spec
+    spec = a_spec(a_pod(resources))
     found = limiting.check(spec, [a_view({"spec": {"limits": [{"type": "Container", **item}]}})])
     assert (f"spec.containers[0].resources.{field}", True) in [(one.path, words in one.message) for one in found]
 
@@ -81,12 +87,12 @@ def test_bounds(item, resources, field, words):
 def test_a_pod_is_bounded_as_a_whole_and_by_what_is_said_of_it_as_a_whole():
     bounds = [a_view({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "3"}}]}})]
     two = {"limits": {"cpu": "2"}}
-    apart = decode_view(core.POD, raw.encode(a_pod(two, two, overhead={"cpu": "9"}))).spec
+    apart = a_spec(a_pod(two, two, overhead={"cpu": "9"}))
     assert [one.message for one in limiting.check(apart, bounds)] == [
         "maximum cpu usage per Pod is 3, but limit is 4",
         "maximum cpu usage per Pod is 3, but request is 4",
     ]
-    together = decode_view(core.POD, raw.encode(a_pod({}, {}, resources={"limits": {"cpu": "3"}}))).spec
+    together = a_spec(a_pod({}, {}, resources={"limits": {"cpu": "3"}}))
     assert limiting.check(together, bounds) == []
 
 
@@ -102,7 +108,7 @@ PLAIN = {"metadata": {"name": "plain"}, "handler": "runc"}
 
 
 def classes(kind, key):
-    known = {document["metadata"]["name"]: document for document in (KATA, PLAIN)}
+    known = {"kata": KATA, "plain": PLAIN}
     assert kind is node.RUNTIME_CLASS
     found = known.get(key.name)
     return None if found is None else Object(node.RUNTIME_CLASS, raw.encode(found))

@@ -113,3 +113,50 @@ async def test_a_pod_says_one_way_how_many_may_be_disrupted(client, make_pod):
     assert fields(await client.request("POST", PODS, json=pod)) == [
         "metadata.annotations[volcano.sh/jdb-min-available]"
     ]
+
+
+# Labels of what queues
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+BATCH_JOBS = "/k8s/apis/batch/v1/namespaces/default/jobs"
+LOCAL_QUEUES = "/k8s/apis/kueue.x-k8s.io/v1beta2/namespaces/default/localqueues"
+MERGE = {"content-type": "application/merge-patch+json"}
+
+
+def labelled(kind: str, version: str, spec: dict, **labels: str) -> dict:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "labels": labels}, "spec": spec}
+
+
+async def relabel(client, path: str, **labels: str | None):
+    body = {"metadata": {"labels": labels}}
+    return await client.request("PATCH", f"{path}/x", json=body, headers=MERGE)
+
+
+async def test_a_job_leaves_its_queue_only_where_there_is_no_default_one(client):
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "host"}]}}
+    job = labelled("Job", "batch/v1", {"suspend": True, "template": template}, **{QUEUE_LABEL: "a"})
+    await client.request("POST", BATCH_JOBS, json=job)
+    assert (await relabel(client, BATCH_JOBS, **{QUEUE_LABEL: None})).status == 200
+    assert (await relabel(client, BATCH_JOBS, **{QUEUE_LABEL: "a"})).status == 200
+    default = labelled("LocalQueue", "kueue.x-k8s.io/v1beta2", {"clusterQueue": "c"})
+    default["metadata"]["name"] = "default"
+    assert (await client.request("POST", LOCAL_QUEUES, json=default)).status == 201
+    assert fields(await relabel(client, BATCH_JOBS, **{QUEUE_LABEL: None})) == [f"metadata.labels[{QUEUE_LABEL}]"]
+    assert (await relabel(client, BATCH_JOBS, **{QUEUE_LABEL: "b"})).status == 200
+    assert (await relabel(client, BATCH_JOBS, team="x")).status == 200
+
+
+async def test_a_pod_stays_in_its_queue_once_it_was_let_go(client):
+    managed = "kueue.x-k8s.io/managed"
+    spec = {
+        "containers": [{"name": "main", "image": "host"}],
+        "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}],
+    }
+    pod = labelled("Pod", "v1", spec, **{QUEUE_LABEL: "a", managed: "true"})
+    await client.request("POST", PODS, json=pod)
+    assert (await relabel(client, PODS, **{QUEUE_LABEL: "b"})).status == 200
+    assert fields(await relabel(client, PODS, **{managed: None})) == [f"metadata.labels[{managed}]"]
+    let_go = await client.request("PATCH", f"{PODS}/x", json={"spec": {"schedulingGates": None}}, headers=MERGE)
+    assert let_go.status == 200
+    assert fields(await relabel(client, PODS, **{QUEUE_LABEL: "c"})) == [f"metadata.labels[{QUEUE_LABEL}]"]
+    assert (await relabel(client, PODS, team="x")).status == 200

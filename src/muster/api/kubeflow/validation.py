@@ -8,6 +8,7 @@ from muster.api.core.validation import validate_pod_template, validate_quantity
 from muster.api.errors import FieldError
 from muster.api.kubeflow.defaults import CONTAINER, MASTER, WORKER
 from muster.api.kubeflow.views import PyTorchJob, PyTorchJobSpec, ReplicaSpec, RunPolicy
+from muster.api.kueue.labels import validate_label_update, validate_labels
 
 _ROLES = frozenset({MASTER, WORKER})
 _RESTART_POLICIES = frozenset({"Always", "OnFailure", "Never", "ExitCode"})
@@ -30,6 +31,7 @@ def _job(job: PyTorchJob) -> Iterator[FieldError]:
             f"its services are named after it, so it must be a DNS-1035 label: at most {_LONGEST_NAME} lower case "
             "alphanumeric characters or '-', starting with a letter and ending with an alphanumeric character",
         )
+    yield from validate_labels(job.metadata)
     yield from _run_policy("spec.runPolicy", job.spec.run_policy or RunPolicy())
     yield from _processes(job.spec)
     path = "spec.pytorchReplicaSpecs"
@@ -118,4 +120,8 @@ def _elastic(spec: PyTorchJobSpec) -> Iterator[FieldError]:
 
 def validate_pytorch_job_update(old: PyTorchJob, new: PyTorchJob) -> list[FieldError]:
     before, after = old.spec.run_policy or RunPolicy(), new.spec.run_policy or RunPolicy()
-    return list(fields.immutable("spec.runPolicy.managedBy", before.managed_by, after.managed_by))
+    was, now = bool(before.suspend), bool(after.suspend)
+    return [
+        *validate_label_update(old.metadata, new.metadata, was_suspended=was, is_suspended=now),
+        *fields.immutable("spec.runPolicy.managedBy", before.managed_by, after.managed_by),
+    ]

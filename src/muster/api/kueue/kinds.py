@@ -40,6 +40,7 @@ CLUSTER_QUEUE = Kind(
     short_names=("cq",),
     default=defaults.default_cluster_queue,
     validate=queue_validation.validate_cluster_queue,
+    validate_new=queue_validation.validate_new_cluster_queue,
     validate_update=queue_validation.validate_cluster_queue_update,
     conversions=(conversion.v1beta1(conversion.cluster_queue_to_v1beta2, conversion.cluster_queue_to_v1beta1),),
 )

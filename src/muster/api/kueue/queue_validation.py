@@ -3,7 +3,7 @@
 Checks of one object alone. Whether flavors, cohorts and checks exist is not checked: they may be made later.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from muster.api import core, fields, quantity
@@ -32,6 +32,7 @@ MAX_CHECKS = 64
 MAX_CONCURRENT_FLAVORS = 16
 SMALLEST_WEIGHT = quantity.parse("1n")  # at or below this, shares would no longer be exact
 
+_CHECKS = "spec.admissionChecksStrategy.admissionChecks"
 STOP_POLICIES = ("None", "Hold", "HoldAndDrain")
 QUEUEING_STRATEGIES = ("StrictFIFO", "BestEffortFIFO")
 FUNGIBILITY_POLICIES = ("MayStopSearch", "TryNextFlavor")
@@ -65,7 +66,7 @@ def _cluster_queue(spec: ClusterQueueSpec) -> Iterator[FieldError]:
     yield from validate_label_selector("spec.namespaceSelector", spec.namespace_selector)
     yield from _fungibility("spec.flavorFungibility", spec.flavor_fungibility)
     yield from _preemption("spec.preemption", spec.preemption)
-    yield from _checks("spec.admissionChecksStrategy.admissionChecks", spec.admission_checks_strategy, _flavors(spec))
+    yield from _checks(_CHECKS, spec.admission_checks_strategy)
     yield from fields.one_of("spec.stopPolicy", spec.stop_policy, STOP_POLICIES)
     yield from _weight("spec.fairSharing.weight", spec.fair_sharing)
     yield from _admission_scope("spec.admissionScope.admissionMode", spec.admission_scope)
@@ -76,9 +77,18 @@ def _flavors(spec: ClusterQueueSpec) -> list[str]:
     return [flavor.name for group in spec.resource_groups for flavor in group.flavors]
 
 
+def validate_new_cluster_queue(queue: ClusterQueue) -> list[FieldError]:
+    return list(_on_flavors(queue.spec, {}))
+
+
 def validate_cluster_queue_update(old: ClusterQueue, new: ClusterQueue) -> list[FieldError]:
     path = "spec.concurrentAdmissionPolicy"
-    return list(fields.immutable(path, old.spec.concurrent_admission_policy, new.spec.concurrent_admission_policy))
+    before = old.spec.admission_checks_strategy
+    kept = {rule.name: rule.on_flavors for rule in before.admission_checks} if before is not None else {}
+    return [
+        *fields.immutable(path, old.spec.concurrent_admission_policy, new.spec.concurrent_admission_policy),
+        *_on_flavors(new.spec, kept),
+    ]
 
 
 def validate_cohort(cohort: Cohort) -> list[FieldError]:
@@ -220,7 +230,7 @@ def _preemption(path: str, preemption: ClusterQueuePreemption | None) -> Iterato
         )
 
 
-def _checks(path: str, strategy: AdmissionChecksStrategy | None, flavors: list[str]) -> Iterator[FieldError]:
+def _checks(path: str, strategy: AdmissionChecksStrategy | None) -> Iterator[FieldError]:
     if strategy is None:
         return
     rules = strategy.admission_checks
@@ -232,9 +242,18 @@ def _checks(path: str, strategy: AdmissionChecksStrategy | None, flavors: list[s
         at = f"{path}[{index}]"
         yield from fields.dns_subdomain(f"{at}.name", rule.name)
         yield from fields.at_most(f"{at}.onFlavors", rule.on_flavors, MAX_IN_GROUP)
+
+
+def _on_flavors(spec: ClusterQueueSpec, kept: Mapping[str, tuple[str, ...]]) -> Iterator[FieldError]:
+    """Checks for flavors that the queue does not have. `kept`: by check, those that were there before. A flavor may
+    leave a queue without its checks being in the way."""
+    strategy, flavors = spec.admission_checks_strategy, _flavors(spec)
+    for index, rule in enumerate(strategy.admission_checks if strategy is not None else ()):
+        if kept.get(rule.name) == rule.on_flavors:
+            continue
         for position, flavor in enumerate(rule.on_flavors):
             if flavor not in flavors:
-                yield fields.not_found(f"{at}.onFlavors[{position}]", flavor)
+                yield fields.not_found(f"{_CHECKS}[{index}].onFlavors[{position}]", flavor)
 
 
 def _weight(path: str, sharing: FairSharing | None) -> Iterator[FieldError]:

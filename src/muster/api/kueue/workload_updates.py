@@ -26,6 +26,8 @@ def _update(old: Workload, new: Workload) -> Iterator[FieldError]:
         yield from fields.immutable("spec.queueName", old.spec.queue_name, new.spec.queue_name)
         yield from _priority_class(old, new)
         yield from _reclaimable(old, new)
+    if is_elastic(new):
+        yield from _stale(old, new)
     if conditions.is_true(old.status.conditions, "Admitted"):
         before, after = old.spec.maximum_execution_time_seconds, new.spec.maximum_execution_time_seconds
         yield from fields.immutable("spec.maximumExecutionTimeSeconds", before, after)
@@ -83,6 +85,17 @@ def _reclaimable(old: Workload, new: Workload) -> Iterator[FieldError]:
                 "status.reclaimablePods", after.get(pods.name, 0), f'"{pods.name}" cannot be less than {floor}: '
                 "quota that was given back may be in use by others"
             )  # fmt: skip
+
+
+def _stale(old: Workload, new: Workload) -> Iterator[FieldError]:
+    """More pods done than there are is what is left of a larger size: it may stay, and not come."""
+    counts = {pod_set.name: pod_set.count or 0 for pod_set in new.spec.pod_sets}
+    before = {pods.name: pods.count for pods in old.status.reclaimable_pods}
+    for index, pods in enumerate(new.status.reclaimable_pods):
+        most = counts.get(pods.name, 0)
+        if (pods.count or 0) > most and before.get(pods.name) != pods.count:
+            path = f"status.reclaimablePods[{index}].count"
+            yield fields.invalid(path, pods.count, f"should be less or equal to {most}")
 
 
 def _fixed(admission: Admission) -> Admission:

@@ -48,7 +48,7 @@ def _workload(workload: Workload) -> Iterator[FieldError]:
     if boost is not None and not _is_int32(boost):
         yield fields.invalid(f"metadata.annotations[{PRIORITY_BOOST_ANNOTATION}]", boost, "must be a 32-bit integer")
     yield from _spec(workload.spec, is_elastic(workload))
-    yield from _status(workload.status, workload.spec)
+    yield from _status(workload.status, workload.spec, is_elastic(workload))
 
 
 def _is_int32(text: str) -> bool:
@@ -171,7 +171,7 @@ def _slice_layers(path: str, layers: tuple[SliceRequiredTopologyConstraint, ...]
         outer = size
 
 
-def _status(status: WorkloadStatus, spec: WorkloadSpec) -> Iterator[FieldError]:
+def _status(status: WorkloadStatus, spec: WorkloadSpec, is_elastic: bool) -> Iterator[FieldError]:
     counts = {pod_set.name: pod_set.count or 0 for pod_set in spec.pod_sets}
     if status.admission is not None:
         yield from validate_admission("status.admission", status.admission, counts)
@@ -182,7 +182,7 @@ def _status(status: WorkloadStatus, spec: WorkloadSpec) -> Iterator[FieldError]:
         yield from fields.non_negative(f"{at}.count", pods.count)
         if pods.name not in counts:
             yield fields.unsupported(f"{at}.name", pods.name, counts)
-        elif (pods.count or 0) > counts[pods.name]:
+        elif (pods.count or 0) > counts[pods.name] and not is_elastic:  # which may have shrunk since
             yield fields.invalid(f"{at}.count", pods.count, f"should be less or equal to {counts[pods.name]}")
     yield from fields.at_most("status.admissionChecks", status.admission_checks, MAX_CHECKS)
     yield from fields.unique("status.admissionChecks", [check.name for check in status.admission_checks], "name")
