@@ -5,6 +5,7 @@ the same directory takes them up again; `drain` ends them.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -12,12 +13,14 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from muster.agent import devices, directories, environment, logs, messages, pods, registration, volumes
+from muster.agent import devices, directories, environment, logs, messages, pods, ports, registration, volumes
 from muster.agent.devices import Grant, Ledger, Machine
 from muster.agent.environment import Sources
 from muster.agent.logs import LogOptions
 from muster.agent.peers import Resolver
 from muster.agent.pods import PodWorker, Surroundings
+from muster.agent.ports import Ports
+from muster.agent.preparing import Supplies
 from muster.agent.registration import Identity, Registration
 from muster.agent.reporting import Reporter
 from muster.agent.runtime import Runtime
@@ -29,10 +32,12 @@ from muster.api.selectors import FieldSelector, parse_fields
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer
 from muster.runtime.recording import EventRecorder
-from muster.store.protocol import Change, Event, Selection, Store
+from muster.store.protocol import Change, Event, Patch, Selection, Store, write_one
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
+_FRESH_SECONDS = 1.0
+"""How often the agent looks whether ConfigMaps, Secrets and the addresses of peers have changed."""
 _SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 
 
@@ -72,6 +77,7 @@ class Agent:
         self._waiting: dict[str, PodWorker] = {}  # admitted once pods that are ending have let go, in order of arrival
         self._is_settled = False  # it is known what runs here and holds devices: only then is anything given out
         self._ledger = Ledger(config.machine)
+        self._ports = Ports(self._entropy)
         self._reporter = Reporter(store, clock)
         self._events = EventRecorder(store, clock, "muster-agent")
         self._tasks: asyncio.TaskGroup | None = None
@@ -85,11 +91,15 @@ class Agent:
             clock=clock,
             reporter=self._reporter,
             record=self._events.record,
-            host_ip=self._address,
-            base=_own_environment() if config.base is None else config.base,
-            allocatable=config.machine.amounts(),
-            fetch=self._fetch,
-            resolver=Resolver(self._get, clock),
+            supplies=Supplies(
+                host_ip=self._address,
+                base=_own_environment() if config.base is None else config.base,
+                allocatable=config.machine.amounts(),
+                fetch=self._fetch,
+                resolver=Resolver(self._get, clock),
+                ports=self._ports,
+                announce=self._announce,
+            ),
             spawn=self._spawn,
             ended=self._ended,
             forgotten=self._forgotten,
@@ -100,6 +110,10 @@ class Agent:
         self._reset()
         self._home.mkdir(parents=True, exist_ok=True)
         self._trash.mkdir(exist_ok=True)
+        with contextlib.closing(self._ports):
+            await self._run()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             tasks.create_task(self._stay_registered(), name="node registration")
@@ -107,6 +121,7 @@ class Agent:
             tasks.create_task(self._events.run(), name="events about pods")
             tasks.create_task(self._informer.run(), name="pods of this node")
             tasks.create_task(self._sweep(), name="directories of pods that are gone")
+            tasks.create_task(self._keep_fresh(), name="what pods were given")
 
     async def drain(self) -> None:
         """End all pods of this node and refuse new ones. Returns when nothing runs and the store knows. Needs `run`."""
@@ -212,6 +227,7 @@ class Agent:
         if has_begun:
             held = directories.saved_grant(home) or Grant(devices.claim(worker.pod).needs)
             worker.grant = self._ledger.restore(found.uid, held)
+            self._ports.restore(found.uid, ports.read(found.meta.annotations) or {})
         if is_gone:
             worker.disowned()
         elif has_begun:
@@ -253,6 +269,7 @@ class Agent:
     def _ended(self, worker: PodWorker) -> None:
         """Nothing of the pod runs: what it held is free before the store hears of it."""
         self._waiting.pop(worker.uid, None)
+        self._ports.release(worker.uid)
         self._changed.set()
         if self._ledger.release(worker.uid):
             self._admit_waiting()
@@ -312,6 +329,20 @@ class Agent:
             if found is not None:
                 secrets[name] = volumes.secret_data(found.read(core.Secret))
         return Sources(maps, secrets)
+
+    async def _announce(self, pod: Object, text: str) -> None:
+        """The uid is a precondition: it must never land on a later pod of that name."""
+        body = {"metadata": {"uid": pod.uid, "annotations": {ports.ANNOTATION: text}}}
+        await write_one(self._store, Patch(core.POD, pod.key, body))
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await self._clock.sleep(_FRESH_SECONDS)
+            for worker in [worker for worker in self._workers.values() if worker.is_followed]:
+                try:
+                    await worker.refresh()
+                except (ApiError, OSError) as error:
+                    _log.info("pod %s: what it was given may be out of date: %s", worker.key, error)
 
     async def _get(self, kind: Kind, key: Key) -> Object | None:
         try:

@@ -1,19 +1,24 @@
 """Names of a pod's peers for processes that share the machine's resolver.
 
-In a container `j-worker-1.j` resolves through a headless Service. Host processes have the machine's /etc/hosts, which
-is not ours to change. So the names of a pod's peers (pods of its `subdomain` that begin with it, as Volcano's do) are
-replaced by addresses: in the container's environment, command line, ConfigMaps and Secrets. The file
-`MUSTER_HOSTS_FILE` has them all, in the format of /etc/hosts.
+In a container `j-worker-1.j` resolves through a headless Service, and so does `j-master-0` in a PyTorchJob. Host
+processes have the machine's /etc/hosts, which is not ours to change. So the names of a pod's peers are replaced by
+addresses: in the container's environment, command line, ConfigMaps and Secrets. Peers are the pods of its `subdomain`
+that begin with it, as Volcano's do, and the members of its PyTorchJob. The file `MUSTER_HOSTS_FILE` has them all, in
+the format of /etc/hosts. Where a peer listens on another port than it was told (`agent.ports`), the port after its name
+is replaced as well, and `X_PORT` where `X_ADDR` names it.
 """
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from muster.agent import ports
 from muster.agent.environment import Sources
 from muster.api import core
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
+from muster.jobs.pytorch.names import JOB as PYTORCH_JOB
 from muster.runtime.clock import Clock
 
 PATIENCE_SECONDS = 15.0
@@ -22,52 +27,138 @@ because the peer may itself wait for this pod."""
 MOST_NAMES = 2000
 _PAUSE_SECONDS = 0.1
 _KEPT_SECONDS = 2.0
+_ADDRESS_ENDS = ("ADDR", "ADDRESS", "HOST")
+"""Of names of variables: what such a one says is a host, although it may look like any other word."""
+
+
+class Naming(NamedTuple):
+    """How a pod's peers are called."""
+
+    pattern: re.Pattern[str]
+    """Groups: the host, the rest of its full name, what separates it from a port, the port."""
+    domain: str
+    """What follows the host where it is called by its full name; empty where it needs nothing."""
+
+
+_PORT = r"(?:(:|/| |', )(\d{1,5})(?!\w))?"
+"""As in URLs, for /dev/tcp, on command lines and in programs."""
+
+
+def naming_of(pod: core.Pod) -> Naming | None:
+    """None where the pod has no peers."""
+    namespace = re.escape(pod.metadata.namespace)
+    longer = rf"\.{namespace}(?:\.svc(?:\.cluster\.local)?)?"
+    subdomain, job = pod.spec.subdomain, (pod.metadata.labels or {}).get(PYTORCH_JOB)
+    if subdomain:
+        domain = re.escape(subdomain)
+        host, rest = rf"({domain}-[a-z0-9-]*[a-z0-9])", rf"(\.{domain}(?:{longer})?)"
+    elif job:
+        host, rest = rf"({re.escape(job)}-(?:master|worker)-\d+)", rf"({longer})?"
+    else:
+        return None
+    return Naming(re.compile(rf"(?<![\w.-]){host}{rest}(?![\w-]|\.\w){_PORT}", re.ASCII), subdomain or "")
+
+
+class Place(NamedTuple):
+    """Where a peer is."""
+
+    address: str
+    ports: Mapping[int, int] = {}
+    """Those that it was told to listen on, and where it does."""
+
+
+_COMING = Place("")
+"""Its agent is about to say where it listens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Addresses by host name, as far as they are known, and how to find the names in a text."""
+    """Places by host name, as far as they are known, and how to find the names in a text."""
 
-    pattern: re.Pattern[str]
-    addresses: Mapping[str, str]
+    naming: Naming
+    places: Mapping[str, Place] = field(default_factory=dict)
 
     def in_text(self, text: str) -> str:
-        return self.pattern.sub(lambda found: self.addresses.get(found[1], found[0]), text)
+        return self.naming.pattern.sub(self._replaced, text)
+
+    def in_variables(self, variables: Mapping[str, str]) -> dict[str, str]:
+        found = {name: self.in_text(value) for name, value in variables.items()}
+        for name, value in variables.items():
+            match = self.naming.pattern.fullmatch(value) if is_address(name) else None
+            place = self.places.get(match[1]) if match is not None else None
+            if match is None or place is None or match[4]:
+                continue
+            found[name] = place.address
+            port = f"{name.rpartition('_')[0]}_PORT"
+            if _number(variables.get(port)) in place.ports:
+                found[port] = str(place.ports[int(variables[port])])
+        return found
 
     def in_sources(self, sources: Sources) -> Sources:
         return Sources(*({name: self._in_data(data) for name, data in kind.items()} for kind in _kinds(sources)))
 
+    def hosts_file(self) -> str:
+        lines = []
+        for host, place in sorted(self.places.items()):
+            full = f"{host}.{self.naming.domain} " if self.naming.domain else ""
+            lines.append(f"{place.address}\t{full}{host}\n")
+        return "".join(lines)
+
     def _in_data(self, data: Mapping[str, bytes]) -> Mapping[str, bytes]:
         return {key: self.in_text(_text(value)).encode() if _text(value) else value for key, value in data.items()}
 
-    def hosts_file(self, subdomain: str) -> str:
-        return "".join(f"{address}\t{host}.{subdomain} {host}\n" for host, address in sorted(self.addresses.items()))
+    def _replaced(self, found: re.Match[str]) -> str:
+        host, rest, separator, port = found.groups()
+        place = self.places.get(host)
+        # A bare word is a host only where a port follows: it may as well be the name of the pod.
+        if place is None or not (rest or port):
+            return found[0]
+        if not port:
+            return place.address
+        return f"{place.address}{separator}{place.ports.get(int(port), port)}"
 
 
-def pattern_of(pod: core.Pod) -> re.Pattern[str] | None:
-    """None where the pod has no such peers."""
-    subdomain = pod.spec.subdomain
-    if not subdomain:
-        return None
-    domain, namespace = re.escape(subdomain), re.escape(pod.metadata.namespace)
-    longer = rf"(?:\.{namespace}(?:\.svc(?:\.cluster\.local)?)?)?"
-    return re.compile(rf"(?<![\w.-])({domain}-[a-z0-9-]*[a-z0-9])\.{domain}{longer}(?![\w-]|\.\w)", re.ASCII)
+def is_address(variable: str) -> bool:
+    return variable.rpartition("_")[2] in _ADDRESS_ENDS
 
 
-def mentioned(pattern: re.Pattern[str], texts: Iterable[str]) -> set[str]:
-    return {host for text in texts if "." in text for host in pattern.findall(text)}
+def mentioned(naming: Naming, texts: Iterable[str]) -> set[str]:
+    return {found[1] for text in texts for found in naming.pattern.finditer(text)}
 
 
 def texts_of(sources: Sources) -> Iterable[str]:
     return (_text(value) for kind in _kinds(sources) for data in kind.values() for value in data.values())
 
 
-def named_alone(pattern: re.Pattern[str], texts: Iterable[str]) -> set[str]:
-    """Hosts that are all that a text says, but for a port."""
-    matches = (pattern.match(text) for text in texts)
+def named_alone(naming: Naming, variables: Mapping[str, str]) -> set[str]:
+    """Hosts that are all that a variable says, but for a port."""
+    matches = ((name, naming.pattern.fullmatch(value)) for name, value in variables.items())
     return {
-        found[1] for found in matches if found is not None and re.fullmatch(r"(:\d+)?", found.string[found.end() :])
+        found[1] for name, found in matches if found is not None and (found[2] or found[3] == ":" or is_address(name))
     }
+
+
+def literals(container: core.Container) -> dict[str, str]:
+    """Variables whose value stands in the pod itself."""
+    return {variable.name: variable.value for variable in container.env if variable.value}
+
+
+def listened(pod: core.Pod) -> set[int]:
+    """The ports at which the pod's own environment tells it, and its peers, to look for it."""
+    naming = naming_of(pod)
+    if naming is None:
+        return set()
+    own, found = {pod.metadata.name, pod.spec.hostname}, set()
+    for container in pod.spec.containers:
+        variables = literals(container)
+        for name, value in variables.items():
+            for match in naming.pattern.finditer(value):
+                port = match[4]
+                if not port and is_address(name) and match[0] == value:
+                    port = variables.get(f"{name.rpartition('_')[0]}_PORT")
+                if match[1] in own:
+                    found.add(_number(port))
+    return found - {0}
 
 
 class Resolver:
@@ -76,54 +167,66 @@ class Resolver:
     def __init__(self, get: Callable[[Kind, Key], Awaitable[Object | None]], clock: Clock) -> None:
         self._get = get
         self._clock = clock
-        self._known: dict[Key, tuple[str, float]] = {}
-        """Addresses, and until when they are believed."""
+        self._known: dict[Key, tuple[Place, float]] = {}
+        """Places, and until when they are believed."""
 
-    async def find(self, pod: core.Pod, hosts: Collection[str], needed: Collection[str]) -> dict[str, str]:
-        """Addresses of the hosts that have one; after a wait where a needed one has none yet."""
-        give_up_at = self._clock.monotonic() + PATIENCE_SECONDS
-        wanted = needed if len(hosts) > MOST_NAMES else {*hosts, *needed}
-        found = await self._look(pod, wanted)
-        while not found.keys() >= set(needed) and self._clock.monotonic() < give_up_at:
-            await self._clock.sleep(_PAUSE_SECONDS)
-            found |= await self._look(pod, set(needed) - found.keys())
-        return found
+    async def find(
+        self, pod: core.Pod, hosts: Collection[str], needed: Collection[str], patience: float = PATIENCE_SECONDS
+    ) -> dict[str, Place]:
+        """Places of the hosts that have one; after a wait where a needed one has none yet, or one of them is about to
+        say where it listens."""
+        give_up_at = self._clock.monotonic() + patience
+        wanted = set(needed) if len(hosts) > MOST_NAMES else {*hosts, *needed}
+        places: dict[str, Place | None] = {}
+        while wanted:
+            for host in wanted:
+                places[host] = await self._place(Key(pod.metadata.namespace, host), pod)
+            wanted = {host for host, place in places.items() if place == _COMING or (not place and host in needed)}
+            if self._clock.monotonic() >= give_up_at:
+                break
+            if wanted:
+                await self._clock.sleep(_PAUSE_SECONDS)
+        return {host: place for host, place in places.items() if place and place != _COMING}
 
-    async def _look(self, pod: core.Pod, hosts: Collection[str]) -> dict[str, str]:
-        found = {}
-        for host in hosts:
-            address = await self._address(Key(pod.metadata.namespace, host), pod.spec.subdomain or "")
-            if address:
-                found[host] = address
-        return found
-
-    async def _address(self, key: Key, subdomain: str) -> str:
+    async def _place(self, key: Key, asking: core.Pod) -> Place | None:
         known = self._known.get(key)
         now = self._clock.monotonic()
         if known is not None and known[1] > now:
             return known[0]
-        address = await self._read(key, subdomain)
+        place = await self._read(key, asking)
         if len(self._known) > MOST_NAMES:
             self._known = {name: entry for name, entry in self._known.items() if entry[1] > now}
-        if address:
-            self._known[key] = (address, now + _KEPT_SECONDS)
-        return address
+        if place and place != _COMING:
+            self._known[key] = (place, now + _KEPT_SECONDS)
+        return place
 
-    async def _read(self, key: Key, subdomain: str) -> str:
+    async def _read(self, key: Key, asking: core.Pod) -> Place | None:
         found = await self._get(core.POD, key)
-        peer = found.read(core.Pod) if found is not None else core.Pod()
-        if found is None or found.is_terminating or peer.spec.subdomain != subdomain or not peer.spec.node_name:
-            return ""
-        if peer.status.pod_ip:
-            return peer.status.pod_ip
-        # It is bound, and its own agent has not said so yet.
-        node = await self._get(core.NODE, Key("", peer.spec.node_name))
+        if found is None or found.is_terminating:
+            return None
+        peer = found.read(core.Pod)
+        if naming_of(peer) != naming_of(asking) or not peer.spec.node_name:
+            return None
+        listens = ports.read(peer.metadata.annotations)
+        if listens is None and listened(peer):
+            return _COMING
+        address = peer.status.pod_ip or await self._node_address(peer.spec.node_name)
+        return Place(address, listens or {}) if address else None
+
+    async def _node_address(self, name: str) -> str:
+        """For a pod that is bound while its own agent has not said so yet."""
+        node = await self._get(core.NODE, Key("", name))
         listed = node.read(core.Node).status.addresses if node is not None else ()
         return next((address.address for address in listed if address.type == "InternalIP"), "")
 
 
 def _kinds(sources: Sources) -> tuple[Mapping[str, Mapping[str, bytes]], Mapping[str, Mapping[str, bytes]]]:
     return sources.config_maps, sources.secrets
+
+
+def _number(port: str | None) -> int:
+    """0 where it is none."""
+    return int(port) if port and port.isascii() and port.isdecimal() and len(port) < 6 else 0
 
 
 def _text(value: bytes) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import signal
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,24 +16,23 @@ import aiohttp
 from muster.agent import (
     devices,
     directories,
-    environment,
     lifecycle,
     logs,
     messages,
-    peers,
+    preparing,
     probes,
     status,
     telling,
     volumes,
 )
 from muster.agent.devices import Grant
-from muster.agent.environment import ConfigMissing, Facts, Sources
+from muster.agent.environment import ConfigMissing
 from muster.agent.messages import Effect, Event
-from muster.agent.peers import Peers, Resolver
+from muster.agent.preparing import Preparation, Supplies, Wanted
 from muster.agent.reporting import Reporter
-from muster.agent.runtime import NO_LIMITS, Attempt, Executes, Exit, Launch, Limits, Running, Runtime, Unlaunchable
+from muster.agent.runtime import Attempt, Executes, Exit, Launch, Running, Runtime, Unlaunchable
 from muster.agent.states import ContainerPlan, Plan, Role, State
-from muster.api import core, quantity, timestamps
+from muster.api import core, timestamps
 from muster.api.errors import ApiError
 from muster.api.meta import Instant
 from muster.api.objects import Key, Object
@@ -62,11 +61,7 @@ class Surroundings:
     clock: Clock
     reporter: Reporter
     record: Callable[[Object, EventType, str, str], None]  # an Event about the pod
-    host_ip: str
-    base: Mapping[str, str]  # environment that every container starts from
-    allocatable: Mapping[str, int]
-    fetch: Callable[[core.Pod], Awaitable[Sources]]
-    resolver: Resolver
+    supplies: Supplies
     spawn: Callable[[Coroutine[None, None, None], str], asyncio.Task[None]]
     ended: Callable[["PodWorker"], None]  # it holds nothing any more
     forgotten: Callable[["PodWorker"], None]  # it is over and its object is not ours to report on
@@ -80,6 +75,7 @@ class PodWorker:
         self.grant = Grant({})
         self.state: State = lifecycle.begin(plan_of(self.pod))
         self._around = around
+        self._preparation = Preparation(home, around.supplies)
         self._timer: asyncio.Task[None] | None = None
         self._timer_at: Instant | None = None
         self._sidework: dict[tuple[str, int], asyncio.Task[None]] = {}
@@ -94,6 +90,11 @@ class PodWorker:
     @property
     def uid(self) -> str:
         return self.object.uid
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether what it was given may have changed."""
+        return preparing.is_followed(self.pod.spec) and any(c.is_alive for c in self.state.containers)
 
     @property
     def is_stopping(self) -> bool:
@@ -146,6 +147,10 @@ class PodWorker:
             last = self._with_message(plan.name, numbers[-2], before) if isinstance(before, Exit) else None
             now = self._around.clock.now()
             self.handle(messages.Adopted(now, plan.name, numbers[-1], found.started_at, end, last))
+
+    async def refresh(self) -> None:
+        """Show the pod what has changed of what it was given. Raises ApiError or OSError."""
+        await self._preparation.refresh(self.object)
 
     # The machine.
 
@@ -275,53 +280,10 @@ class PodWorker:
         self.handle(messages.Unprepared(self._around.clock.now(), name, number, reason, message, told))
 
     async def _prepare(self, name: str, number: int) -> Launch:
-        around = self._around
-        container = self._container(name)
-        sources = await around.fetch(self.pod)
-        found = await self._peers(container, sources)
-        sources = found.in_sources(sources) if found is not None else sources
-        facts = Facts(self.pod, around.host_ip, around.allocatable)
-        work, temporary = self.home / "work", self.home / "tmp"
-        for directory in (work, temporary):
-            directory.mkdir(parents=True, exist_ok=True)
-        paths = volumes.materialise(self.home / "volumes", facts, sources)
-        volumes.link(container, paths, work)
-        base = {
-            **around.base,
-            "TMPDIR": str(temporary.absolute()),
-            "HOSTNAME": self.pod.spec.hostname or self.key.name,
-            "MUSTER_TERMINATION_LOG": str(self._message_path(name, number).absolute()),
-            **devices.visibility(self.grant, name),
-            **{volumes.variable(volume): str(path.absolute()) for volume, path in paths.items()},
-        }
-        if found is not None:
-            hosts = self.home / "hosts"
-            directories.write_whole(hosts, found.hosts_file(self.pod.spec.subdomain or "").encode())
-            base["MUSTER_HOSTS_FILE"] = str(hosts.absolute())
-        env = environment.variables(container, facts, sources, base)
-        argv = environment.command(container, env)
-        if found is not None:
-            env = {variable: found.in_text(value) for variable, value in env.items()}
-            argv = [found.in_text(word) for word in argv]
-        return Launch(
-            attempt=self._attempt(name, number),
-            name=f"{self.uid}-{name}",
-            argv=argv,
-            env=env,
-            cwd=work / container.working_dir if container.working_dir else work,
-            limits=limits_of(container),
+        wanted = Wanted(
+            self._container(name), self._attempt(name, number), self._message_path(name, number), self.grant
         )
-
-    async def _peers(self, container: core.Container, sources: Sources) -> Peers | None:
-        """Those that it will hear of; None where it has none."""
-        pattern = peers.pattern_of(self.pod)
-        if pattern is None:
-            return None
-        said = [variable.value or "" for variable in container.env]
-        texts = [*said, *container.command, *container.args, *peers.texts_of(sources)]
-        needed = peers.named_alone(pattern, said)
-        found = await self._around.resolver.find(self.pod, peers.mentioned(pattern, texts), needed)
-        return Peers(pattern, found)
+        return await self._preparation.launch(self.object, wanted)
 
     async def _pre_stop(self, name: str, number: int, until: Instant) -> None:
         clock = self._around.clock
@@ -340,7 +302,7 @@ class PodWorker:
                 if handler.sleep is not None:
                     await self._around.clock.sleep(float(handler.sleep.seconds or 0))
                 if handler.http_get is not None:
-                    return await probes.answers(handler.http_get, container, self._around.host_ip)
+                    return await probes.answers(handler.http_get, container, self._around.supplies.host_ip)
         except (TimeoutError, ConfigMissing, ApiError, OSError, ValueError, aiohttp.ClientError):
             return False
         return True
@@ -380,7 +342,7 @@ class PodWorker:
             async def run(argv: tuple[str, ...], seconds: float) -> bool:
                 return await self._run_beside(name, number, argv, seconds)
 
-            return await probes.ask(probe, container, self._around.host_ip, run)
+            return await probes.ask(probe, container, self._around.supplies.host_ip, run)
 
         async def follow(which: str, probe: core.Probe) -> None:
             async for verdict in probes.watch(which, probe, ask, self._around.clock):
@@ -396,7 +358,7 @@ class PodWorker:
     # What goes out.
 
     def render(self) -> Document:
-        place = status.Place(self._around.host_ip, self.uid)
+        place = status.Place(self._around.supplies.host_ip, self.uid)
         self._rendered = status.render(self.pod, self.state, place, self._rendered, self._around.clock.now())
         return self._rendered
 
@@ -436,17 +398,6 @@ def _container_plan(container: core.Container, role: Role) -> ContainerPlan:
         has_liveness=container.liveness_probe is not None,
         has_pre_stop=container.lifecycle is not None and container.lifecycle.pre_stop is not None,
         has_post_start=container.lifecycle is not None and container.lifecycle.post_start is not None,
-    )
-
-
-def limits_of(container: core.Container) -> Limits:
-    listed = container.resources.limits if container.resources is not None else None
-    if not listed:
-        return NO_LIMITS
-    memory, cpu = listed.get("memory"), listed.get("cpu")
-    return Limits(
-        memory_bytes=quantity.parse(memory).units if memory is not None else None,
-        cpu_milli=quantity.parse(cpu).milli if cpu is not None else None,
     )
 
 

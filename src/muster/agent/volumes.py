@@ -3,16 +3,18 @@
 Host processes share the machine's file system: there is no mount namespace in which a volume could appear at its
 mountPath. Each volume is therefore named by the variable `MUSTER_VOLUME_<NAME>` (upper case, `_` for what a variable
 may not hold), and a *relative* mountPath is linked below the container's working directory. hostPath is the path
-itself. ConfigMaps and Secrets are written when a container starts, not while it runs.
+itself. What a ConfigMap, a Secret or the downward API shows is written when a container starts, and again when it has
+changed: file by file, each replaced as a whole.
 """
 
 import base64
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import TypeAlias
 
 from muster.agent.environment import ConfigMissing, Facts, Sources, field_value, resource_value
 from muster.api import core
@@ -32,6 +34,10 @@ class File:
     path: str
     content: bytes
     mode: int
+
+
+Shown: TypeAlias = Mapping[str, File]
+"""What was written into a volume, by path."""
 
 
 def references(spec: core.PodSpec) -> tuple[frozenset[str], frozenset[str]]:
@@ -55,23 +61,32 @@ def variable(name: str) -> str:
     return f"MUSTER_VOLUME_{_UNFIT.sub('_', name.upper())}"
 
 
-def materialise(directory: Path, facts: Facts, sources: Sources) -> dict[str, Path]:
-    """Make the pod's volumes below `directory`: volume to path. Raises NotMounted."""
+def materialise(
+    directory: Path, facts: Facts, sources: Sources, shown: MutableMapping[str, Shown] | None = None
+) -> dict[str, Path]:
+    """Make the pod's volumes below `directory`, or bring them up to date: volume to path. `shown`: what each was last
+    given, which is kept up to date as well. Raises NotMounted."""
+    shown = {} if shown is None else shown
     try:
         return {
-            volume.name: _make(directory / volume.name, volume, facts, sources) for volume in facts.pod.spec.volumes
+            volume.name: _make(directory / volume.name, volume, facts, sources, shown)
+            for volume in facts.pod.spec.volumes
         }
     except ConfigMissing as error:
         raise NotMounted(str(error)) from error
 
 
-def _make(path: Path, volume: core.Volume, facts: Facts, sources: Sources) -> Path:
+def _make(path: Path, volume: core.Volume, facts: Facts, sources: Sources, shown: MutableMapping[str, Shown]) -> Path:
     if volume.host_path is not None:
         return _host_path(volume.name, volume.host_path)
     files = _files(volume, facts, sources)
     path.mkdir(parents=True, exist_ok=True)
     if files is not None:
-        _write(path, list(files))
+        before, now = shown.get(volume.name, {}), {file.path: file for file in files}
+        _write(path, [file for file in now.values() if before.get(file.path) != file])
+        for gone in before.keys() - now.keys():
+            _inside(path, gone).unlink(missing_ok=True)
+        shown[volume.name] = now
     return path
 
 

@@ -1,0 +1,161 @@
+"""What the containers of a pod are given: environment, command line, volumes, the addresses of their peers.
+
+Volumes and the file of addresses are kept up to date while the pod runs, each file replaced as a whole. An environment
+stays as it was when the container started.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.agent import devices, directories, environment, peers, ports, volumes
+from muster.agent.devices import Grant
+from muster.agent.environment import ConfigMissing, Facts, Sources
+from muster.agent.peers import Peers, Place, Resolver
+from muster.agent.ports import Ports
+from muster.agent.runtime import NO_LIMITS, Attempt, Launch, Limits
+from muster.agent.volumes import Shown
+from muster.api import core, quantity
+from muster.api.objects import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Supplies:
+    """What of its node a pod is given to work with."""
+
+    host_ip: str
+    base: Mapping[str, str]  # environment that every container starts from
+    allocatable: Mapping[str, int]
+    fetch: Callable[[core.Pod], Awaitable[Sources]]
+    resolver: Resolver
+    ports: Ports
+    announce: Callable[[Object, str], Awaitable[None]]  # writes the annotation of `agent.ports` on the pod
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One attempt of one container that is to start."""
+
+    container: core.Container
+    attempt: Attempt
+    message_path: Path
+    grant: Grant
+
+
+class Preparation:
+    """Of one pod."""
+
+    def __init__(self, home: Path, supplies: Supplies) -> None:
+        self._home = home
+        self._supplies = supplies
+        self._shown: dict[str, Shown] = {}
+        """What each volume was last seen to hold."""
+        self._hosts = ""
+
+    async def launch(self, found: Object, wanted: Wanted) -> Launch:
+        """Raises ConfigMissing, ApiError or OSError."""
+        pod, container, supplies = found.read(core.Pod), wanted.container, self._supplies
+        known = await self._listen(found, pod)
+        sources = await supplies.fetch(pod)
+        said = await self._peers(pod, sources, known, container)
+        paths = self._materialise(pod, sources, said)
+        work, temporary = self._home / "work", self._home / "tmp"
+        for directory in (work, temporary):
+            directory.mkdir(parents=True, exist_ok=True)
+        volumes.link(container, paths, work)
+        base = {
+            **supplies.base,
+            "TMPDIR": str(temporary.absolute()),
+            "HOSTNAME": pod.spec.hostname or found.key.name,
+            "MUSTER_TERMINATION_LOG": str(wanted.message_path.absolute()),
+            **devices.visibility(wanted.grant, container.name),
+            **{volumes.variable(volume): str(path.absolute()) for volume, path in paths.items()},
+        }
+        if said is not None:
+            self._write_hosts(said)
+            base["MUSTER_HOSTS_FILE"] = str((self._home / "hosts").absolute())
+        facts = Facts(pod, supplies.host_ip, supplies.allocatable)
+        env = environment.variables(container, facts, said.in_sources(sources) if said is not None else sources, base)
+        if said is not None:
+            env = said.in_variables(env)
+        argv = environment.command(container, env)
+        return Launch(
+            attempt=wanted.attempt,
+            name=f"{found.uid}-{container.name}",
+            argv=[said.in_text(word) for word in argv] if said is not None else argv,
+            env=env,
+            cwd=work / container.working_dir if container.working_dir else work,
+            limits=limits_of(container),
+        )
+
+    async def refresh(self, found: Object) -> None:
+        """Show what has changed since. What has gone meanwhile, or cannot be shown, stays as it was. Raises ApiError or
+        OSError."""
+        pod = found.read(core.Pod)
+        sources = await self._supplies.fetch(pod)
+        said = await self._peers(pod, sources, ports.read(pod.metadata.annotations) or {})
+        if said is not None:
+            self._write_hosts(said)
+        with contextlib.suppress(ConfigMissing):
+            self._materialise(pod, sources, said)
+
+    async def _listen(self, found: Object, pod: core.Pod) -> Mapping[int, int]:
+        """Where the pod is to listen, for its peers to read before any of them needs it."""
+        wanted = peers.listened(pod)
+        if not wanted:
+            return {}
+        before = ports.read(pod.metadata.annotations)
+        given = self._supplies.ports.give(found.uid, sorted(wanted), before or {})
+        if given != before:
+            await self._supplies.announce(found, ports.to_text(given))
+        return given
+
+    async def _peers(
+        self, pod: core.Pod, sources: Sources, own_ports: Mapping[int, int], starting: core.Container | None = None
+    ) -> Peers | None:
+        """Those that its containers hear of; None where it has none. What the one that starts cannot do without is
+        waited for."""
+        naming = peers.naming_of(pod)
+        if naming is None:
+            return None
+        texts = [*peers.texts_of(sources)]
+        for container in (*pod.spec.init_containers, *pod.spec.containers):
+            texts += (*peers.literals(container).values(), *container.command, *container.args)
+        own = pod.spec.hostname or pod.metadata.name
+        needed = peers.named_alone(naming, peers.literals(starting)) if starting is not None else set()
+        patience = peers.PATIENCE_SECONDS if starting is not None else 0.0
+        hosts = peers.mentioned(naming, texts) - {own}
+        found = await self._supplies.resolver.find(pod, hosts, needed - {own}, patience)
+        return Peers(naming, {**found, own: Place(self._supplies.host_ip, own_ports)})
+
+    def _materialise(self, pod: core.Pod, sources: Sources, said: Peers | None) -> dict[str, Path]:
+        shown = said.in_sources(sources) if said is not None else sources
+        facts = Facts(pod, self._supplies.host_ip, self._supplies.allocatable)
+        return volumes.materialise(self._home / "volumes", facts, shown, self._shown)
+
+    def _write_hosts(self, said: Peers) -> None:
+        text = said.hosts_file()
+        if text != self._hosts:
+            directories.write_whole(self._home / "hosts", text.encode())
+            self._hosts = text
+
+
+def is_followed(spec: core.PodSpec) -> bool:
+    """Whether anything that the pod was given may change while it runs."""
+    return any(
+        source is not None
+        for volume in spec.volumes
+        for source in (volume.config_map, volume.secret, volume.downward_api, volume.projected)
+    )
+
+
+def limits_of(container: core.Container) -> Limits:
+    listed = container.resources.limits if container.resources is not None else None
+    if not listed:
+        return NO_LIMITS
+    memory, cpu = listed.get("memory"), listed.get("cpu")
+    return Limits(
+        memory_bytes=quantity.parse(memory).units if memory is not None else None,
+        cpu_milli=quantity.parse(cpu).milli if cpu is not None else None,
+    )
