@@ -109,6 +109,15 @@ def _hold_pytorch_job(document: Document, find: Find) -> None:
     hold_back(document, made_child(made_child(document, "spec"), "runPolicy"), find)
 
 
+def _hold_volcano_job(document: Document, find: Find) -> None:
+    """Also one that a CronJob or a JobFlow makes: those are not admitted themselves. Its kind has no field that could
+    say so, and a queue of its own where no label names one."""
+    metadata = made_child(document, "metadata")
+    if queue_of(metadata):
+        _name_defaults(metadata, find)
+    made_child(metadata, "annotations")[names.HELD_ANNOTATION] = "true"
+
+
 def _hold_pod(document: Document, find: Find) -> None:
     metadata, spec = made_child(document, "metadata"), made_child(document, "spec")
     if is_controlled(metadata) or spec.get("nodeName"):
@@ -158,5 +167,6 @@ def _add(document: Document, field: str, value: object) -> None:
 _BY_KIND: Final[Mapping[Kind, Callable[[Document, Find], None]]] = {
     batch.JOB: _hold_job,
     kubeflow.PYTORCH_JOB: _hold_pytorch_job,
+    volcano.JOB: _hold_volcano_job,
     core.POD: _hold_pod,
 }

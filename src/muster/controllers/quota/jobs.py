@@ -17,9 +17,10 @@ from muster.controllers.quota.metrics import QuotaMetrics
 from muster.controllers.quota.surroundings import Surroundings
 from muster.quota.integrations import following, jobs, subjects
 from muster.quota.integrations.batch_job import BatchJobs
-from muster.quota.integrations.contract import Conflicting, JobIntegration, NamesPriorityClass
+from muster.quota.integrations.contract import Conflicting, JobIntegration
 from muster.quota.integrations.pytorch_job import PyTorchJobs
 from muster.quota.integrations.steps import MakeWorkload, Plan, Start, Step, Stop, World
+from muster.quota.integrations.volcano_job import VolcanoJobs
 from muster.quota.settings import Settings
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer, by_owner
@@ -28,7 +29,7 @@ from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Event, Selection, Store, Write
 
-INTEGRATIONS: tuple[JobIntegration, ...] = (BatchJobs(), PyTorchJobs())
+INTEGRATIONS: tuple[JobIntegration, ...] = (BatchJobs(), PyTorchJobs(), VolcanoJobs())
 _WORKERS = 8
 _SOON_SECONDS = 0.005
 _LATER_SECONDS = 10.0
@@ -74,9 +75,7 @@ class _Keeper:
         self._store = store
         self._metrics = metrics
         self._integrations = {integration.kind: integration for integration in integrations}
-        self._classes = {
-            integration.kind: integration for integration in integrations if isinstance(integration, NamesPriorityClass)
-        }
+        self._able = {integration.kind: subjects.abilities(integration) for integration in integrations}
         self._by_name = {(kind.api_version, kind.name): kind for kind in self._integrations}
         self._events = EventRecorder(store, clock, "muster-quota-jobs")
         self._reconciler = Reconciler("quota: jobs", self._reconcile, clock=clock, workers=_WORKERS, max_delay=10.0)
@@ -141,7 +140,7 @@ class _Keeper:
             return None
         if not self._surroundings.manages(ref.key.namespace):
             return None
-        subject = subjects.of_job(self._integrations[ref.kind], job.document(), self._classes.get(ref.kind))
+        subject = subjects.of_job(self._integrations[ref.kind], job.document(), self._able[ref.kind])
         above = await self._ancestry.above(job)
         if above.problem:
             self._events.record(job, "Warning", "JobNestingTooDeep", above.problem)

@@ -31,9 +31,12 @@ __all__ = [
     "TOPOLOGY_GATE",
     "WORKLOAD_ANNOTATION",
     "Conflicting",
+    "Elastic",
     "JobIntegration",
     "NamesPriorityClass",
+    "NamesQueue",
     "Outcome",
+    "Pausable",
     "PodSetInfo",
 ]
 
@@ -104,4 +107,44 @@ class NamesPriorityClass(Protocol):
 
     def priority_class(self, job: Document) -> str:
         """Empty where this one does not."""
+        ...
+
+
+@runtime_checkable
+class NamesQueue(Protocol):
+    """A kind of job that has a queue of its own, also where no label names one."""
+
+    def queue(self, job: Document) -> str:
+        """The LocalQueue."""
+        ...
+
+
+@runtime_checkable
+class Pausable(Protocol):
+    """A kind of job that its user can pause otherwise than by suspending it."""
+
+    def is_paused(self, job: Document) -> bool:
+        """It holds no quota until it is resumed, and queues then."""
+        ...
+
+
+@runtime_checkable
+class Elastic(Protocol):
+    """A kind of job that may run with fewer pods than it wants. Its pod sets say how few; further pods come and go one
+    by one, with quota. Its size may be edited while it runs."""
+
+    def parts(self, job: Document) -> Mapping[str, int]:
+        """By pod set, how many pods it wants beyond those that it needs. Empty: this one is not elastic."""
+        ...
+
+    def sizes(self, job: Document) -> Mapping[str, int] | None:
+        """As last told by `resize`; None: it was not told, and has all the pods that it wants."""
+        ...
+
+    def live(self, job: Document) -> Mapping[str, int]:
+        """By pod set, pods that hold resources, and those that may yet be made before it has heard of its size."""
+        ...
+
+    def resize(self, job: Document, counts: Mapping[str, int]) -> Document:
+        """The job, told how many pods of each set may live at a time; those that have ended do not count."""
         ...

@@ -9,6 +9,7 @@ holds no quota and is not started; resumed, it runs at once, and quota follows.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from muster.api import conditions, kueue
@@ -18,8 +19,8 @@ from muster.api.objects import Object
 from muster.api.raw import Document
 from muster.quota import status
 from muster.quota.gates import Gate
-from muster.quota.integrations import injecting, making, matching, slices
-from muster.quota.integrations.contract import Conflicting, JobIntegration, Outcome
+from muster.quota.integrations import injecting, making, matching, parts, slices
+from muster.quota.integrations.contract import Conflicting, Elastic, JobIntegration, NamesQueue, Outcome
 from muster.quota.integrations.injecting import MissingFlavor
 from muster.quota.integrations.matching import is_finished, is_reserved, is_true
 from muster.quota.integrations.ranking import MissingClass
@@ -41,6 +42,8 @@ from muster.quota.status import Pending
 from muster.quota.workloads import ADMITTED, EVICTED, PODS_READY, QUOTA_RESERVED, WAITING_FOR_REPLACEMENT
 
 _SOON: Final = 1.0
+_UNRESTORED: Final = "Missing Workload; unable to restore pod templates"
+_RESTARTED: Final = "JobRestarted"
 _REFUSALS: Final = frozenset(
     {
         Pending.NO_MATCHING_FLAVOR,
@@ -58,12 +61,24 @@ def plan(subject: Subject, workloads: Sequence[Object], world: World) -> Plan:
     """`workloads`: those that the job owns; and the one it names, where it was made beforehand."""
     if subject.is_deleting:
         return orphaned(workloads, world)
-    resolved = _resolve(subject, workloads, world)
+    own, extra = parts.split(workloads)
+    resolved = _resolve(subject, own, world, has_parts=bool(extra))
     if isinstance(resolved, Plan):
         return resolved
     if resolved is None:
-        return _without(subject, world)
-    found = resolved
+        decided = _without(subject, world)
+        return parts.without_base(subject, extra) if not decided.steps and extra else decided
+    if subject.span is not None:
+        subject = subject.sized(slices.counts(resolved), slices.given_back(resolved))
+    decided = _about(subject, resolved, world)
+    if decided.steps or (subject.span is None and not extra):
+        return decided
+    added = parts.plan(subject, resolved, own, extra, world)
+    return Plan(added.steps, (*decided.told, *added.told), decided.again_after)
+
+
+def _about(subject: Subject, found: Object, world: World) -> Plan:
+    """The job and the workload that stands for it."""
     if is_finished(found):
         return Plan((LetGo(found),)) if _is_held(found) else NOTHING
     if found.is_terminating:
@@ -90,13 +105,13 @@ def orphaned(workloads: Sequence[Object], world: World) -> Plan:
 # Which workload
 
 
-def _resolve(subject: Subject, workloads: Sequence[Object], world: World) -> Plan | Object | None:
+def _resolve(subject: Subject, workloads: Sequence[Object], world: World, *, has_parts: bool) -> Plan | Object | None:
     if subject.outcome is not None:
         return next(iter(matching.in_order(workloads)), None)
     if subject.prebuilt:
         return _prebuilt(subject, workloads, world)
     if making.is_elastic(subject, world):
-        return slices.resolve(subject, workloads, world)
+        return slices.resolve(subject, workloads, world, has_parts=has_parts)
     found = matching.matching(subject, workloads)
     others = [other for other in workloads if other is not found and not (is_finished(other) and not _is_held(other))]
     if found is not None:
@@ -116,7 +131,7 @@ def _mismatched(subject: Subject, unfinished: Sequence[Object], others: Sequence
         if len(unfinished) == 1:
             message = "No matching Workload; restoring pod templates according to existing Workload"
             return _stop(subject, unfinished[0], message)
-        return _stopped(Stop((), "Missing Workload; unable to restore pod templates"))
+        return _stopped(Stop((), _UNRESTORED))
     if len(unfinished) == 1 and not is_reserved(unfinished[0]) and not unfinished[0].is_terminating:
         found = unfinished[0]
         told = Told("Normal", "UpdatedWorkload", f"Updated not matching Workload for suspended job: {found.key}")
@@ -162,7 +177,7 @@ def _without(subject: Subject, world: World) -> Plan:
         return NOTHING
     may_run = subject.is_free or making.is_elastic(subject, world)
     if not subject.is_suspended and not may_run:
-        return _stopped(Stop((), "Missing Workload; unable to restore pod templates"))
+        return _stopped(Stop((), _UNRESTORED))
     if subject.is_active and not may_run:
         return NOTHING
     try:
@@ -192,7 +207,7 @@ def _finish(subject: Subject, found: Object, outcome: Outcome, world: World) -> 
 
 
 def _pause(subject: Subject, found: Object, world: World) -> Plan:
-    if subject.is_injected:
+    if subject.is_injected or not subject.is_suspended:
         return _stop(subject, found, "", is_pause=True)
     if subject.is_active or _why_not(found, QUOTA_RESERVED) == Pending.ON_HOLD:
         return NOTHING
@@ -211,6 +226,9 @@ def _keep(subject: Subject, found: Object, world: World) -> Plan:
         return Plan((ChangeStatus(found, made),))
     if is_true(found, EVICTED) and (is_reserved(found) or not subject.is_suspended):
         return _evicted(subject, found, world)
+    if subject.span is not None and subject.span.is_short:  # begun anew, by a command say
+        message = "Pods run again whose quota was given back when they were done"
+        return Plan((ChangeStatus(found, status.evict(document, _RESTARTED, message, world.now)),))
     if _why_not(found, QUOTA_RESERVED) == Pending.ON_HOLD:
         message = "The job was resumed"
         made = status.pending(document, Pending.PENDING_EVALUATION, message, world.now, world.settings.gates)
@@ -222,11 +240,15 @@ def _keep(subject: Subject, found: Object, world: World) -> Plan:
         if subject.is_injected:
             return _stop(subject, found, "")
         return _in_step(subject, found, world)
-    if making.is_elastic(subject, world):
+    if making.is_elastic(subject, world) and (subject.span is None or _is_undecided(found)):
         return NOTHING
-    if subject.is_free and _why_not(found, QUOTA_RESERVED) not in _REFUSALS:
+    if subject.is_free and _is_undecided(found):
         return _unmarked(subject, found)
     return _stop(subject, found, "Not admitted by cluster queue")
+
+
+def _is_undecided(found: Object) -> bool:
+    return _why_not(found, QUOTA_RESERVED) not in _REFUSALS
 
 
 def _told_of_pods(document: Document, subject: Subject, found: Object, world: World) -> Document:
@@ -280,7 +302,9 @@ def _evicted(subject: Subject, found: Object, world: World) -> Plan:
         return NOTHING
     gates = world.settings.gates
     is_lone_pod = subject.is_pods and not subject.workload_name
-    may_requeue = False if is_lone_pod and Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS in gates else None
+    may_requeue = True if _why(found, EVICTED) == _RESTARTED else None
+    if is_lone_pod and Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS in gates:
+        may_requeue = False
     made = status.release(found.document(), Pending.PENDING_EVALUATION, world.now, gates, may_requeue=may_requeue)
     return Plan((ChangeStatus(found, made),))
 
@@ -297,7 +321,14 @@ def _start(subject: Subject, found: Object, world: World) -> Plan:
         return failed_to_start(found, str(error), world)
     queue = view.status.admission.cluster_queue if view.status.admission is not None else ""
     message = f"Admitted by clusterQueue {queue}"
-    return Plan((Start(found, infos, message),), (Told("Normal", "Started", message),))
+    sizes = None
+    if subject.span is not None:  # it makes no pods that it may not have, so none of them is gated
+        sizes = subject.span.base
+        infos = [
+            replace(info, scheduling_gates=[gate for gate in info.scheduling_gates if gate != names.ELASTIC_GATE])
+            for info in infos
+        ]
+    return Plan((Start(found, infos, message, sizes),), (Told("Normal", "Started", message),))
 
 
 def failed_to_start(found: Object, message: str, world: World) -> Plan:
@@ -339,8 +370,7 @@ def _in_step(subject: Subject, found: Object, world: World) -> Plan:
         gates = subject.annotations.get(names.ADMISSION_GATES_ANNOTATION) or None
         if ((view.metadata.annotations or {}).get(names.ADMISSION_GATES_ANNOTATION) or None) != gates:
             made = making.with_gates(made, gates)
-    label, reference = subject.labels.get(names.PRIORITY_CLASS_LABEL), view.spec.priority_class_ref
-    if label and (reference is None or reference.kind != "WorkloadPriorityClass" or reference.name != label):
+    if _is_of_another_class(subject, found):
         try:
             spec = {**child(made, "spec")}
             making.set_priority(spec, making.resolved(subject, world))
@@ -348,6 +378,18 @@ def _in_step(subject: Subject, found: Object, world: World) -> Plan:
         except MissingClass as error:
             return Plan((), (Told("Warning", "WorkloadPriorityClassNotFound", str(error)),), _SOON)
     return Plan((ChangeWorkload(found, made),)) if made is not document else NOTHING
+
+
+def _is_of_another_class(subject: Subject, found: Object) -> bool:
+    label, reference = (
+        subject.labels.get(names.PRIORITY_CLASS_LABEL),
+        found.read(kueue.Workload).spec.priority_class_ref,
+    )
+    if label:
+        return reference is None or reference.kind != "WorkloadPriorityClass" or reference.name != label
+    if not subject.own_class or is_reserved(found):
+        return False
+    return reference is None or reference.kind != "PriorityClass" or reference.name != subject.own_class
 
 
 def _stop(subject: Subject, found: Object, message: str, *, is_pause: bool = False) -> Plan:
@@ -367,9 +409,14 @@ def _is_held(found: Object) -> bool:
     return names.IN_USE_FINALIZER in found.meta.finalizers
 
 
-def _why_not(found: Object, condition: str) -> str:
+def _why(found: Object, condition: str, status: str = conditions.TRUE) -> str:
+    """The reason for which it holds; empty where it does not."""
     present = conditions.find(found.read(kueue.Workload).status.conditions, condition)
-    return (present.reason or "") if present is not None and present.status == conditions.FALSE else ""
+    return (present.reason or "") if present is not None and present.status == status else ""
+
+
+def _why_not(found: Object, condition: str) -> str:
+    return _why(found, condition, conditions.FALSE)
 
 
 # What becomes of the job
@@ -378,6 +425,8 @@ def _why_not(found: Object, condition: str) -> str:
 def started(integration: JobIntegration, job: Document, start: Start) -> Document:
     """Raises Conflicting."""
     made = integration.start(job, start.infos) if integration.is_suspended(job) else {**job}
+    if start.sizes is not None and isinstance(integration, Elastic):
+        made = integration.resize(made, start.sizes)
     metadata = child(made, "metadata")
     if names.QUEUED_ANNOTATION in child(metadata, "annotations"):
         kept = {name: value for name, value in metadata["annotations"].items() if name != names.QUEUED_ANNOTATION}
@@ -388,7 +437,8 @@ def started(integration: JobIntegration, job: Document, start: Start) -> Documen
 def stopped(integration: JobIntegration, job: Document, stop: Stop) -> Document:
     made = integration.stop(job, stop.originals)
     metadata = child(made, "metadata")
-    if not child(metadata, "labels").get(names.QUEUE_LABEL) and not stop.is_pause:
+    is_free = not child(metadata, "labels").get(names.QUEUE_LABEL) and not isinstance(integration, NamesQueue)
+    if is_free and not stop.is_pause:
         annotations = {**child(metadata, "annotations"), names.QUEUED_ANNOTATION: "true"}
         made = {**made, "metadata": {**metadata, "annotations": annotations}}
     return made

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from muster.api import raw
 from muster.api.documents import child, objects
 from muster.api.kueue import names
-from muster.api.raw import JSON, Document
+from muster.api.raw import Document
 from muster.quota.gates import Gate
 from muster.quota.integrations.matching import maximum_time
 from muster.quota.integrations.naming import workload_name
@@ -41,6 +41,9 @@ def name_of(subject: Subject, world: World) -> str:
 
 
 def is_elastic(subject: Subject, world: World) -> bool:
+    """Those that are told their size are always."""
+    if subject.span is not None:
+        return True
     return subject.is_elastic and Gate.ELASTIC_JOBS_VIA_WORKLOAD_SLICES in world.settings.gates
 
 
@@ -89,9 +92,8 @@ def requeued(document: Document, queue: str) -> Document:
     return {**document, "spec": spec}
 
 
-def resized(document: Document, subject: Subject) -> Document:
-    """With as many pods as its job has now."""
-    counts: Mapping[str, JSON] = {pods["name"]: pods.get("count") for pods in subject.pod_sets}
+def resized(document: Document, counts: Mapping[str, int]) -> Document:
+    """With so many pods of each set."""
     spec = raw.copy(child(document, "spec"))
     for pods in objects(spec, "podSets"):
         pods["count"] = counts.get(pods.get("name", ""), pods.get("count"))

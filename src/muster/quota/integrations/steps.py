@@ -56,10 +56,14 @@ class RemoveWorkload:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
+    """The job runs from now on, with what is given. One that runs already is only told its size."""
+
     found: Object
     """The workload that was admitted."""
     infos: Sequence[PodSetInfo]
     message: str
+    sizes: Mapping[str, int] | None = None
+    """Of an elastic job: how many pods of each set it may have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from muster.api import raw
 from muster.api.documents import child, objects, text
@@ -9,7 +10,73 @@ from muster.api.kinds import Kind
 from muster.api.kueue import names
 from muster.api.raw import Document
 from muster.quota.integrations import injecting
-from muster.quota.integrations.contract import JobIntegration, NamesPriorityClass, Outcome
+from muster.quota.integrations.contract import (
+    Elastic,
+    JobIntegration,
+    NamesPriorityClass,
+    NamesQueue,
+    Outcome,
+    Pausable,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What an integration can say beyond what every one can."""
+
+    classes: NamesPriorityClass | None = None
+    queues: NamesQueue | None = None
+    pauses: Pausable | None = None
+    elastic: Elastic | None = None
+
+
+def abilities(integration: JobIntegration) -> Abilities:
+    """Asked once: a check against a protocol is slow."""
+    return Abilities(
+        integration if isinstance(integration, NamesPriorityClass) else None,
+        integration if isinstance(integration, NamesQueue) else None,
+        integration if isinstance(integration, Pausable) else None,
+        integration if isinstance(integration, Elastic) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The size of an elastic job, by pod set."""
+
+    parts: Mapping[str, int]
+    """Pods that it wants beyond those that it needs."""
+    sizes: Mapping[str, int] | None
+    """Pods that it was allowed to have; None: all that it wants."""
+    live: Mapping[str, int]
+    """Pods that may hold resources now."""
+    base: Mapping[str, int] = field(default_factory=dict)
+    """Pods that it may have without any part, once its workload is known."""
+    is_short: bool = False
+    """Pods run again whose quota was given back, and it needs them."""
+
+
+class _Fit(NamedTuple):
+    """How a pod set of an elastic job fits its workload."""
+
+    left: int
+    """Pods that are yet to run, or run."""
+    parts: int
+    unused: int
+    base: int
+    is_short: bool
+
+
+def _fit(least: int, total: int, count: int, given_back: int, done: int) -> _Fit:
+    left, held = max(0, total - done), max(0, count - given_back)
+    return _Fit(
+        left=left,
+        parts=max(0, left - held),
+        unused=max(0, count - left),
+        # Where it has all that it wants its size need not follow each pod that is done.
+        base=count if left <= held else held,
+        is_short=given_back > 0 and min(least, count) - done > held,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +108,12 @@ class Subject:
     """Of a group: pods that have gone must come back before it can be admitted. None: no such question."""
     has_held: bool = False
     """Of a group: some pods are held back, whatever the others do."""
+    own_queue: str = ""
+    """The queue that its kind gives it."""
+    is_put_aside: bool = False
+    """By its user, in a way of its own kind."""
+    span: Span | None = None
+    """Of an elastic job that is told how many pods it may have."""
 
     @property
     def key(self) -> str:
@@ -48,7 +121,7 @@ class Subject:
 
     @property
     def queue(self) -> str:
-        return self.labels.get(names.QUEUE_LABEL, "")
+        return self.own_queue or self.labels.get(names.QUEUE_LABEL, "")
 
     @property
     def is_free(self) -> bool:
@@ -58,11 +131,12 @@ class Subject:
     @property
     def is_paused(self) -> bool:
         """By its user: quota has nothing to do with it until it is resumed."""
-        return self.is_free and self.is_suspended and names.QUEUED_ANNOTATION not in self.annotations
+        is_suspended = self.is_free and self.is_suspended and names.QUEUED_ANNOTATION not in self.annotations
+        return is_suspended or self.is_put_aside
 
     @property
     def is_elastic(self) -> bool:
-        return self.annotations.get(names.ELASTIC_ANNOTATION) == "true"
+        return self.span is not None or self.annotations.get(names.ELASTIC_ANNOTATION) == "true"
 
     @property
     def is_injected(self) -> bool:
@@ -80,13 +154,45 @@ class Subject:
         ]
         return replace(self, pod_sets=pod_sets)
 
+    def sized(self, counts: Mapping[str, int], given_back: Mapping[str, int]) -> "Subject":
+        """An elastic job as its workload stands for it: with so many pods of each set, less those whose quota was given
+        back. What it wants beyond them are parts; what is done is given back from those first."""
+        assert self.span is not None
+        span, pod_sets, found = self.span, [], {}
+        for pods in self.pod_sets:
+            name, least = pods["name"], pods.get("count") or 0
+            count, done = counts.get(name, least), self.reclaimable.get(name, 0)
+            pod_sets.append({**pods, "count": count})
+            found[name] = _fit(least, least + span.parts.get(name, 0), count, given_back.get(name, 0), done)
+        unused = {name: fit.unused for name, fit in found.items()}
+        # What is not wanted any more may still run; what is done does not.
+        reclaimable = {
+            name: count if span.live.get(name, 0) <= found[name].left else min(count, self.reclaimable.get(name, 0))
+            for name, count in unused.items()
+        }
+        span = replace(
+            span,
+            parts={name: fit.parts for name, fit in found.items()},
+            base={name: fit.base for name, fit in found.items()},
+            is_short=any(fit.is_short for fit in found.values()),
+        )
+        return replace(self, pod_sets=pod_sets, reclaimable=reclaimable, span=span)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Pods by set."""
+        return {pods["name"]: pods.get("count") or 0 for pods in self.pod_sets}
+
     @property
     def prebuilt(self) -> str:
         return self.annotations.get(names.PREBUILT) or self.labels.get(names.PREBUILT, "")
 
 
-def of_job(integration: JobIntegration, job: Document, classes: NamesPriorityClass | None = None) -> Subject:
-    """`classes`: the integration itself, where it can say which class its jobs are of."""
+_NONE: Final = Abilities()
+
+
+def of_job(integration: JobIntegration, job: Document, able: Abilities = _NONE) -> Subject:
+    """`able`: what the integration is able to say."""
     metadata = child(job, "metadata")
     return Subject(
         kind=integration.kind,
@@ -103,9 +209,17 @@ def of_job(integration: JobIntegration, job: Document, classes: NamesPriorityCla
         outcome=integration.outcome(job),
         reclaimable=integration.reclaimable(job),
         generation=metadata.get("generation") or 0,
-        own_class=classes.priority_class(job) if classes is not None else "",
+        own_class=able.classes.priority_class(job) if able.classes is not None else "",
         is_deleting=metadata.get("deletionTimestamp") is not None,
+        own_queue=able.queues.queue(job) if able.queues is not None else "",
+        is_put_aside=able.pauses is not None and able.pauses.is_paused(job),
+        span=_span(able.elastic, job) if able.elastic is not None else None,
     )
+
+
+def _span(elastic: Elastic, job: Document) -> Span | None:
+    parts = elastic.parts(job)
+    return Span(parts, elastic.sizes(job), elastic.live(job)) if parts else None
 
 
 def owner_reference(kind: Kind, metadata: Document, *, is_controller: bool = True) -> Document:
