@@ -63,7 +63,8 @@ def translate(queues: Iterable[volcano.Queue], total: Amounts) -> Translation:
 
 
 def _is_free(places: Places) -> bool:
-    return len(places.by_name) <= 2 and all(place.is_unlimited for place in places.by_name.values())
+    is_alone = len(places.by_name) <= 2 and not places.lost
+    return is_alone and all(place.is_unlimited for place in places.by_name.values())
 
 
 # Shares
