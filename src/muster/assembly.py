@@ -51,6 +51,7 @@ from muster.controllers.quota.retention import RetentionController
 from muster.controllers.quota.statuses import StatusController
 from muster.controllers.quota.ungating import UngatingController
 from muster.controllers.quota.visibility import Visibility
+from muster.controllers.quota.volcano_queues import VolcanoQuotaController
 from muster.controllers.scheduling import MakeEngine, SchedulingController
 from muster.controllers.taints import TaintEvictionController
 from muster.placement.engine import default_engine
@@ -290,6 +291,7 @@ def _controllers(
         "volcano jobs": VolcanoJobController(store, clock).run,
         "pytorch jobs": PyTorchJobController(store, clock).run,
         "volcano queues": QueueController(store, clock).run,
+        "volcano quota": VolcanoQuotaController(store, clock).run,
         "cron jobs": CronJobController(store, clock).run,
         "job flows": JobFlowController(store, clock).run,
         "quota": quota.run,
