@@ -21,6 +21,8 @@ from muster.quota.tree import Node
 ACTIVE: Final = "Active"
 QUOTA_EXCEEDED: Final = "QuotaExceeded"
 """A condition of ours: more is in use than may be, because quota was taken away."""
+NODES_MISSING: Final = "NodesMissing"
+"""Another one: a topology has a level that no node has, so nothing can be placed there."""
 COHORT_CYCLE: Final = "CohortCycle"
 """A reason of ours: Kueue says nothing there."""
 
@@ -54,6 +56,8 @@ class Figures:
     share: int | None = None
     excess: str = ""
     """In words, what is used beyond what may be."""
+    lack: str = ""
+    """In words, which topologies no node is part of."""
     consumed: tuple[tuple[str, str], ...] | None = None
     """Past usage by resource, and when that was last counted: where it decides the order."""
     consumed_at: Instant | None = None
@@ -79,6 +83,7 @@ def of_queue(engine: Engine, name: str, tally: Tally) -> Figures | None:
         _lines(policy, tally.used, borrows=bool(policy.cohort)),
         share=share_of(queue.node).shown if engine.settings.fair_sharing is not None else None,
         excess=_excess(queue.node),
+        lack=_lack(engine.state, policy),
     )
 
 
@@ -106,6 +111,15 @@ def _excess(node: Node) -> str:
     over = [(what, missing) for what, used in node.usage.items() if used > 0 and (missing := -node.available(what)) > 0]
     return ", ".join(
         f"{shown(what.resource, missing)} {what.resource} of flavor {what.flavor}" for what, missing in sorted(over)
+    )
+
+
+def _lack(state: QuotaState, policy: Queue) -> str:
+    found = ((name, state.topologies.flavor(name)) for name in policy.flavors)
+    return "; ".join(
+        f"flavor {name}, topology {flavor.name}: {lack}"
+        for name, flavor in found
+        if flavor is not None and (lack := flavor.lack())
     )
 
 
@@ -166,6 +180,7 @@ def write(document: Document, figures: Figures, now: Instant) -> Document:
     value = conditions.TRUE if verdict.is_active else conditions.FALSE
     _set(draft, ACTIVE, value, verdict.reason, verdict.message, now)
     _write_excess(draft, figures.excess, now)
+    _write_lack(draft, figures.lack, now)
     status["pendingWorkloads"] = figures.pending
     status["reservingWorkloads"] = figures.reserving
     status["admittedWorkloads"] = figures.admitted
@@ -188,6 +203,14 @@ def _write_excess(draft: Document, excess: str, now: Instant) -> None:
         _set(draft, QUOTA_EXCEEDED, conditions.TRUE, "UsageAboveQuota", message, now)
     elif conditions.is_true_in(draft, QUOTA_EXCEEDED):
         _set(draft, QUOTA_EXCEEDED, conditions.FALSE, "WithinQuota", "No more is in use than may be", now)
+
+
+def _write_lack(draft: Document, lack: str, now: Instant) -> None:
+    if lack:
+        message = f"Nothing can be placed by topology there, until nodes are labelled or the levels change: {lack}"
+        _set(draft, NODES_MISSING, conditions.TRUE, "NoNodeForTopology", message, now)
+    elif conditions.is_true_in(draft, NODES_MISSING):
+        _set(draft, NODES_MISSING, conditions.FALSE, "NodesFound", "Every topology has nodes", now)
 
 
 def _by_flavor(lines: tuple[Line, ...], *, with_borrowed: bool) -> list[Document]:

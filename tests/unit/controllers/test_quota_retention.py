@@ -55,7 +55,8 @@ async def test_what_quota_gave_up_on_goes_with_its_job_and_what_its_user_switche
                    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}}  # fmt: skip
             made = await write_one(world.store, Create(batch.JOB, job))
             owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": made.uid, "controller": True}
-            workload = a_workload(name, **({"maximumExecutionTimeSeconds": seconds} if seconds else {}))
+            workload = a_workload(name)
+            workload["spec"] |= {"maximumExecutionTimeSeconds": seconds} if seconds else {}
             workload["metadata"]["ownerReferences"] = [owner]
             await world.make(workload)
         await clock.sleep(2)

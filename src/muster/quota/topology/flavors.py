@@ -37,6 +37,11 @@ class FlavorTopology:
         """Whether the request asks for anything, and every level that it names is here."""
         return has_levels(self.levels, request)
 
+    def lack(self) -> str:
+        """In words, why no node is part of the topology; empty where one is."""
+        self._room.refresh()
+        return self._room.lack()
+
     # Finding
 
     def find(

@@ -102,12 +102,33 @@ class Room:
             for leaf, values in enumerate(self.tree.leaf_values)
         }
 
-    def _regrow(self) -> None:
+    def lack(self) -> str:
+        """Which label keeps all nodes out of the tree; empty where some are in it, or there are none at all."""
+        cluster = self._cluster
+        if self.tree.leaf_count or not cluster.exists[: cluster.width].any():
+            return ""
+        nodes = self._nodes()
+        if not nodes.any():
+            listed = ", ".join(f"{key}={value}" for key, value in sorted(self._labels.items()))
+            return f"no ready node has the flavor's labels {listed}"
+        for level in self._levels:
+            codes = cluster.labelled(level)
+            if codes is None or not (nodes & (codes >= 0)).any():
+                return f"no node of the flavor has the label {level}"
+        return f"no node of the flavor has all of the labels {', '.join(self._levels)}"
+
+    def _nodes(self) -> NodeMask:
+        """[slot] → whether it is usable, and of the flavor."""
         cluster = self._cluster
         nodes = self._usable.mask()
         for key, value in self._labels.items():
             codes = cluster.labelled(key)
             nodes &= False if codes is None else codes == cluster.value_code(value)
+        return nodes
+
+    def _regrow(self) -> None:
+        cluster = self._cluster
+        nodes = self._nodes()
         columns = [cluster.labelled(level) for level in self._levels]
         labels = [np.where(nodes, codes, -1) for codes in columns if codes is not None]
         seen = np.array(labels, dtype=np.int64) if labels else np.zeros((0, 0), dtype=np.int64)
