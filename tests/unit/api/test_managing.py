@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.api import batch, core, errors, kubeflow, kueue
+from muster.api import batch, core, errors, kubeflow, kueue, volcano
 from muster.api.kinds import Kind
 from muster.api.kueue.labels import validate_label_update, validate_labels
 from muster.api.managing import take_in
@@ -181,6 +181,17 @@ def test_gates_are_only_ever_removed():
     assert not list(validate_label_update(two, gated("example.com/b"), was_suspended=True, is_suspended=True))
     (problem,) = validate_label_update(gated("example.com/b"), two, was_suspended=True, is_suspended=True)
     assert "example.com/a was added" in problem.message
+
+
+def test_a_volcano_job_may_change_its_queue_while_it_is_held_back():
+    def a_job(queue: str, *, is_held: bool) -> volcano.Job:
+        annotations = {"muster.dev/held": "true"} if is_held else {}
+        return volcano.Job(metadata=ObjectMeta(labels={K + "queue-name": queue}, annotations=annotations))
+
+    check = volcano.JOB.validate_update
+    assert not check(a_job("a", is_held=True), a_job("b", is_held=True))
+    (problem,) = check(a_job("a", is_held=False), a_job("b", is_held=False))
+    assert problem.path == f"metadata.labels[{K}queue-name]"
 
 
 def test_a_pytorch_job_has_the_same_rules():

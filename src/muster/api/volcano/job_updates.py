@@ -11,6 +11,7 @@ import msgspec
 from muster.api import fields
 from muster.api.errors import FieldError
 from muster.api.kueue import sizing
+from muster.api.kueue.labels import validate_label_update
 from muster.api.kueue.names import WORKLOAD_ANNOTATION
 from muster.api.volcano.views import Job, JobSpec, TaskSpec, VolumeSpec
 
@@ -19,8 +20,11 @@ _MAY_CHANGE = frozenset({"min_available", "priority_class_name", "tasks", "volum
 
 
 def validate_job_update(old: Job, new: Job) -> list[FieldError]:
-    is_held = any(sizing.is_held(job.metadata.annotations) for job in (old, new))
-    return list(_update(old.spec, new.spec, may_be_steered=is_held))
+    was, now = (sizing.is_held(job.metadata.annotations) for job in (old, new))
+    return [
+        *validate_label_update(old.metadata, new.metadata, was_suspended=was, is_suspended=now),
+        *_update(old.spec, new.spec, may_be_steered=was or now),
+    ]
 
 
 def _update(old: JobSpec, new: JobSpec, *, may_be_steered: bool) -> Iterator[FieldError]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from muster.api import core, fields, quantity
 from muster.api.errors import FieldError
+from muster.api.kueue.labels import validate_labels
 from muster.api.volcano import graphs
 from muster.api.volcano.defaults import ROOT_QUEUE
 from muster.api.volcano.policy_validation import validate_duration, validate_policies
@@ -21,7 +22,7 @@ _NOT_A_DAG = "job has dependencies between tasks, but doesn't form a directed ac
 
 def validate_job(job: Job) -> list[FieldError]:
     name = job.metadata.name or f"{job.metadata.generate_name or ''}xxxxx"
-    return [*_job_name(name), *validate_job_spec("spec", job.spec, name)]
+    return [*_job_name(name), *validate_labels(job.metadata), *validate_job_spec("spec", job.spec, name)]
 
 
 def _job_name(name: str) -> Iterator[FieldError]:

@@ -34,8 +34,9 @@ def follow(subject: Subject, own: Sequence[Object], above: Sequence[Object]) -> 
 
 def _lets_run(workload: Object) -> bool:
     view = workload.read(kueue.Workload)
-    listed = view.status.conditions
+    annotations, listed = view.metadata.annotations or {}, view.status.conditions
+    if names.PART_OF_ANNOTATION in annotations:
+        return False  # a pod more than the job needs says nothing of the job
     if conditions.is_true(listed, FINISHED) or conditions.is_true(listed, EVICTED):
         return False
-    is_elastic = (view.metadata.annotations or {}).get(names.ELASTIC_ANNOTATION) == "true"
-    return is_elastic or conditions.is_true(listed, ADMITTED)
+    return annotations.get(names.ELASTIC_ANNOTATION) == "true" or conditions.is_true(listed, ADMITTED)
