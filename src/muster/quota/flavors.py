@@ -233,7 +233,7 @@ class FlavorAssigner:
             self._memory.plan(queue.policy),
             fitting.judge(queue, info, self._oracle, self._state.settings),
             info.scan if self._is_fungible else None,
-            info.allowed_flavors if self._has_variants else None,
+            info.allowed_flavors if self._has_variants or info.is_part else None,
             pins,
             {pods.name: pods for pods in replaced.pod_sets} if replaced is not None else {},
         )

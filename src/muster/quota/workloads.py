@@ -39,6 +39,7 @@ ADMISSION_GATES_ANNOTATION: Final = "kueue.x-k8s.io/admission-gated-by"
 SLICE_OF_ANNOTATION: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
 ELASTIC_ANNOTATION: Final = "kueue.x-k8s.io/elastic-job"
 ALLOWED_FLAVORS_ANNOTATION: Final = "kueue.x-k8s.io/workload-allowed-resource-flavors"
+PART_OF_ANNOTATION: Final = "muster.dev/part-of"
 JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 _INT32: Final = 2**31
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
@@ -237,6 +238,11 @@ class WorkloadInfo(Told):
         return (self.view.metadata.annotations or {}).get(ELASTIC_ANNOTATION) == "true"
 
     @property
+    def is_part(self) -> bool:
+        """Of an elastic job, whose base has its flavors already."""
+        return PART_OF_ANNOTATION in (self.view.metadata.annotations or {})
+
+    @property
     def allowed_flavors(self) -> frozenset[str] | None:
         text = (self.view.metadata.annotations or {}).get(ALLOWED_FLAVORS_ANNOTATION)
         return None if text is None else frozenset(part.strip() for part in text.split(","))
@@ -376,7 +382,11 @@ def _shape(info: WorkloadInfo) -> str:
         )
         for pods in info.pod_sets
     ]
-    told = [info.priority, parts, True] if never_preempts(info.view) else [info.priority, parts]
+    told: list[object] = [info.priority, parts]
+    if never_preempts(info.view):
+        told.append(True)
+    if info.is_part:
+        told.append(sorted(info.allowed_flavors or ()))
     return hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
 
 

@@ -62,12 +62,15 @@ def with_condition(
 
 
 def replica_statuses(job: kubeflow.PyTorchJob, crew: Sequence[Member]) -> dict[str, kubeflow.ReplicaStatus]:
+    """What is too many counts as active until it has gone, so that nobody is given its place before."""
     found = {}
     for role, spec in names.roles(job):
         count = names.replicas(spec)
-        pods = [member for member in crew if member.slot and member.slot.role == role and member.slot.number < count]
+        mine = [(member.slot.number, member) for member in crew if member.slot and member.slot.role == role]
+        pods = [member for number, member in mine if number < count]
+        going = sum(number >= count and member.phase not in FINISHED for number, member in mine)
         found[role] = kubeflow.ReplicaStatus(
-            active=sum(member.is_running for member in pods) or None,
+            active=sum(member.is_running for member in pods) + going or None,
             succeeded=sum(member.phase == "Succeeded" for member in pods) or None,
             failed=sum(member.has_failed for member in pods) or None,
             selector=_selector(job, role),

@@ -6,12 +6,14 @@ from muster.api import raw
 from muster.api.documents import child, objects
 from muster.api.kueue import names
 from muster.api.raw import Document
+from muster.api.volcano.preemptable import PREEMPTABLE
 from muster.quota.gates import Gate
 from muster.quota.integrations.matching import maximum_time
 from muster.quota.integrations.naming import workload_name
 from muster.quota.integrations.ranking import Priority, priority
 from muster.quota.integrations.steps import World
 from muster.quota.integrations.subjects import Subject
+from muster.quota.marks import NEVER, PREEMPTION_ANNOTATION
 
 
 def make(subject: Subject, world: World, *, annotations: Mapping[str, str] | None = None) -> Document:
@@ -23,13 +25,16 @@ def make(subject: Subject, world: World, *, annotations: Mapping[str, str] | Non
         "ownerReferences": list(subject.owners),
         "labels": _labels(subject, world),
     }
+    found = resolved(subject, world)
     kept = {**_annotations(subject, world), **subject.workload_annotations, **(annotations or {})}
+    if found.never_preempts:
+        kept[PREEMPTION_ANNOTATION] = NEVER
     if kept:
         metadata["annotations"] = kept
     spec = spec_of(subject)
     if subject.queue:
         spec["queueName"] = subject.queue
-    set_priority(spec, resolved(subject, world))
+    set_priority(spec, found)
     return {"metadata": metadata, "spec": spec}
 
 
@@ -141,6 +146,9 @@ def _labels(subject: Subject, world: World) -> dict[str, str]:
 
 def _annotations(subject: Subject, world: World) -> dict[str, str]:
     kept = {name: value for name, value in subject.annotations.items() if name.startswith(names.PROVISIONING_PREFIX)}
+    preemptable = subject.annotations.get(PREEMPTABLE) or subject.labels.get(PREEMPTABLE)
+    if preemptable:
+        kept[PREEMPTABLE] = preemptable
     gates = subject.annotations.get(names.ADMISSION_GATES_ANNOTATION)
     if gates and Gate.ADMISSION_GATED_BY in world.settings.gates:
         kept[names.ADMISSION_GATES_ANNOTATION] = gates

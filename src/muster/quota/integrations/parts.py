@@ -15,6 +15,7 @@ from muster.api.documents import child, objects
 from muster.api.kueue import names
 from muster.api.objects import Object
 from muster.api.raw import Document
+from muster.api.volcano.preemptable import PREEMPTABLE
 from muster.quota import status
 from muster.quota.gates import Gate
 from muster.quota.integrations import slices
@@ -32,6 +33,7 @@ from muster.quota.integrations.steps import (
     World,
 )
 from muster.quota.integrations.subjects import Subject
+from muster.quota.marks import PREEMPTION_ANNOTATION
 from muster.quota.status import Pending
 from muster.quota.workloads import ADMITTED, ALLOWED_FLAVORS_ANNOTATION, EVICTED, PODS_READY
 
@@ -181,7 +183,9 @@ def _make(subject: Subject, base: Object, pod_set: str, number: int) -> Document
     pods = next(pods for pods in objects(document, "spec", "podSets") if pods.get("name") == pod_set)
     kept = {key: value for key, value in pods.items() if key not in ("minCount", "topologyRequest")}
     flavors = _flavors(base, pod_set)
-    annotations = {names.PART_OF_ANNOTATION: chain}
+    said = child(document, "metadata", "annotations")
+    annotations: dict[str, str] = {name: said[name] for name in (PREEMPTABLE, PREEMPTION_ANNOTATION) if name in said}
+    annotations[names.PART_OF_ANNOTATION] = chain
     if flavors:
         annotations[ALLOWED_FLAVORS_ANNOTATION] = ",".join(flavors)
     return {

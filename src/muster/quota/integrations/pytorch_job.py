@@ -1,4 +1,5 @@
-"""kubeflow.org PyTorchJob: a pod set for each role, `master` and `worker`."""
+"""kubeflow.org PyTorchJob: a pod set for each role, `master` and `worker`. Of an elastic one the workers that it cannot
+do without; the rest are parts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -6,9 +7,10 @@ from muster.api import conditions, kubeflow
 from muster.api.documents import child, text
 from muster.api.kinds import Kind
 from muster.api.kubeflow.defaults import MASTER, WORKER
+from muster.api.kueue import names, sizing
 from muster.api.raw import Document
 from muster.quota.integrations import injecting, topology
-from muster.quota.integrations.contract import JobIntegration, NamesPriorityClass, Outcome, PodSetInfo
+from muster.quota.integrations.contract import Elastic, JobIntegration, NamesPriorityClass, Outcome, PodSetInfo
 from muster.quota.integrations.subjects import copied_template
 
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
@@ -26,7 +28,7 @@ class PyTorchJobs:
         found = []
         for name, role in _roles(job):
             template = copied_template(child(role, "template"))
-            pods: Document = {"name": name.lower(), "template": template, "count": _replicas(role)}
+            pods: Document = {"name": name.lower(), "template": template, "count": _needed(job, name, role)}
             asked = topology.request(template, index_label=REPLICA_INDEX)
             if asked is not None:
                 pods["topologyRequest"] = asked
@@ -53,7 +55,7 @@ class PyTorchJobs:
 
     def pods_ready(self, job: Document) -> bool:
         return all(
-            _count(job, name, "active") + _count(job, name, "succeeded") >= _replicas(role)
+            _count(job, name, "active") + _count(job, name, "succeeded") >= _needed(job, name, role)
             for name, role in _roles(job)
         )
 
@@ -77,10 +79,34 @@ class PyTorchJobs:
             for name, role in _roles(job)
             if name.lower() in given
         }
-        return _changed(job, templates, is_suspended=True)
+        stopped = _changed(job, templates, is_suspended=True)
+        annotations = child(job, "metadata", "annotations")
+        if names.ADMITTED_REPLICAS_ANNOTATION not in annotations:
+            return stopped
+        kept = {name: value for name, value in annotations.items() if name != names.ADMITTED_REPLICAS_ANNOTATION}
+        return {**stopped, "metadata": {**child(job, "metadata"), "annotations": kept}}
 
     def priority_class(self, job: Document) -> str:
         return text(child(job, "spec", "runPolicy", "schedulingPolicy"), "priorityClass")
+
+    # Its size
+
+    def parts(self, job: Document) -> Mapping[str, int]:
+        if not _is_elastic(job):
+            return {}
+        return {name.lower(): _replicas(role) - _needed(job, name, role) for name, role in _roles(job)}
+
+    def sizes(self, job: Document) -> Mapping[str, int] | None:
+        return sizing.read_sizes(child(job, "metadata", "annotations"))
+
+    def live(self, job: Document) -> Mapping[str, int]:
+        """As its status shows them: a pod that does not run yet is not among them."""
+        return {name.lower(): _count(job, name, "active") for name, _ in _roles(job)}
+
+    def resize(self, job: Document, counts: Mapping[str, int]) -> Document:
+        metadata = child(job, "metadata")
+        told = {names.ADMITTED_REPLICAS_ANNOTATION: sizing.sizes_text(counts)}
+        return {**job, "metadata": {**metadata, "annotations": {**child(metadata, "annotations"), **told}}}
 
 
 def _roles(job: Document) -> Iterator[tuple[str, Document]]:
@@ -94,6 +120,21 @@ def _roles(job: Document) -> Iterator[tuple[str, Document]]:
 def _replicas(role: Document) -> int:
     found = role.get("replicas")
     return found if isinstance(found, int) else 1
+
+
+def _is_elastic(job: Document) -> bool:
+    """Not where a place in a topology is asked for, since that is found for all at once."""
+    if not isinstance(child(job, "spec").get("elasticPolicy"), dict):
+        return False
+    return all(topology.request(child(role, "template")) is None for _, role in _roles(job))
+
+
+def _needed(job: Document, name: str, role: Document) -> int:
+    """How few of this role will do."""
+    least = child(job, "spec", "elasticPolicy").get("minReplicas")
+    if name != WORKER or not isinstance(least, int) or not _is_elastic(job):
+        return _replicas(role)
+    return min(least, _replicas(role))
 
 
 def _count(job: Document, role: str, field: str) -> int:
@@ -112,3 +153,4 @@ def _changed(job: Document, templates: Mapping[str, Document], *, is_suspended: 
 
 _conforms: JobIntegration = PyTorchJobs()
 _names_class: NamesPriorityClass = PyTorchJobs()
+_is_elastic_too: Elastic = PyTorchJobs()

@@ -7,6 +7,7 @@ from typing import Final
 from muster.api import kueue, scheduling
 from muster.api.documents import child, text
 from muster.api.raw import Document
+from muster.quota.marks import NEVER
 
 BUILT_IN: Final[Mapping[str, int]] = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -28,6 +29,7 @@ class Priority:
     value: int
     reference: Document | None = None
     """`spec.priorityClassRef`."""
+    never_preempts: bool = False
 
 
 def priority(label: str, own_class: str, pod_sets: Sequence[Document], classes: Classes) -> Priority:
@@ -51,7 +53,8 @@ def priority(label: str, own_class: str, pod_sets: Sequence[Document], classes: 
         return Priority(BUILT_IN[name], reference)
     if name not in classes.of_pods:
         raise MissingClass(f'PriorityClass "{name}" not found')
-    return Priority(classes.of_pods[name].value or 0, reference)
+    found_class = classes.of_pods[name]
+    return Priority(found_class.value or 0, reference, found_class.preemption_policy == NEVER)
 
 
 def _class_of(pod_set: Document) -> str:
