@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.api import core, kueue, volcano
+from muster.api import core, kueue, raw, volcano
 from muster.api.kinds import Kind
 from muster.api.objects import Key
 from muster.api.raw import JSON, Document
@@ -20,7 +20,10 @@ from muster.store.protocol import Create, Delete, Patch, write_one
 from muster.testing.staging import running
 from muster.testing.virtual import on_virtual_time
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
+_ROOT = Path(__file__).parents[3]
+PAGE = _ROOT / "docs" / "reference" / "metrics.md"
+GUIDE = _ROOT / "docs" / "guide" / "monitoring.md"
+DASHBOARD = _ROOT / "deploy" / "grafana" / "queues.json"
 _SERIES = re.compile(r"volcano_(\w+?)(?:\{(.*)\})? (\S+)")
 
 
@@ -192,5 +195,19 @@ async def test_the_page_names_what_there_is(clock: VirtualClock) -> None:
         quota = QuotaController(store, clock, settings, registry)
         JobMetrics(store, clock, registry, lambda: quota.engine)
         served = dict(re.findall(r"# TYPE (\w+) (\w+)", registry.text()))
-        told = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE))
-        assert told == served
+        assert _told() == served
+
+
+def _told() -> dict[str, str]:
+    return dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE))
+
+
+def test_the_dashboard_and_the_guide_use_what_there_is() -> None:
+    known = _told()
+    names = {*known, *(f"{name}_{part}" for name in known for part in ("bucket", "sum", "count"))}
+    for text in (DASHBOARD.read_text(), GUIDE.read_text()):
+        used = set(re.findall(r"\b(?:kueue|volcano)_\w+", text))
+        assert used
+        assert used <= names
+    panels = raw.decode_object(DASHBOARD.read_bytes())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)

@@ -5,11 +5,16 @@ from math import isnan
 
 from tests.unit.controllers.quota_worlds import World, a_check, a_local_queue, a_queue, a_workload, a_world
 
-from muster.api import kueue
+from muster.api import batch, core, kueue
+from muster.api.kueue import names
 from muster.api.selectors import parse_labels
+from muster.controllers.quota.jobs import JobsController
+from muster.controllers.quota.pods import PodsController
 from muster.quota.gates import Gates
 from muster.quota.settings import AdmissionFairSharing, FairSharing, Metrics, PodsReady, Settings
 from muster.runtime.clock import VirtualClock
+from muster.store.protocol import Create, write_one
+from muster.testing.staging import running
 from muster.testing.virtual import on_virtual_time
 
 _SERIES = re.compile(r"kueue_(\w+)\{(.*)\} (\S+)")
@@ -345,6 +350,35 @@ async def test_a_flavor_that_no_queue_names_any_more_leaves_no_series(clock: Vir
         await world.change(kueue.CLUSTER_QUEUE, "cq", {"spec": {"resourceGroups": []}})
         await clock.sleep(3)
         assert 'flavor="f"' not in world.quota.metrics.text()
+
+
+@on_virtual_time
+async def test_how_soon_a_job_has_a_workload_and_a_pod_may_go(clock: VirtualClock) -> None:
+    async with a_world(clock) as world:
+        counted = world.quota.counted
+        jobs, pods = (
+            JobsController(world.store, clock, metrics=counted),
+            PodsController(world.store, clock, None, counted),
+        )
+        labels = {names.QUEUE_LABEL: "lq"}
+        spec = a_workload()["spec"]["podSets"][0]["template"]["spec"]
+        job = {"metadata": {"name": "j", "namespace": "default", "labels": labels}}
+        gated = {**spec, "schedulingGates": [{"name": names.ADMISSION_GATE}]}
+        pod = {"metadata": {"name": "p", "namespace": "default", "labels": {**labels, names.MANAGED: "true"}}}
+        await world.make(a_queue(cpu="2"))
+        await write_one(world.store, Create(batch.JOB, {**job, "spec": {"suspend": True, "template": {"spec": spec}}}))
+        await write_one(world.store, Create(core.POD, {**pod, "spec": gated}))
+        await clock.sleep(3)
+        async with running(jobs.run, pods.run):
+            await clock.sleep(2)
+            assert measured(world, "workload_creation_latency_seconds_count") == {("Job",): 1, ("Pod",): 1}
+            assert measured(world, "workload_creation_latency_seconds_sum")[("Job",)] >= 3
+            await world.make(a_local_queue())
+            await clock.sleep(3)
+            assert measured(world, "pod_scheduling_gate_removal_seconds_count") == {
+                ("cq", names.ADMISSION_GATE, "false"): 1
+            }
+            assert measured(world, "pod_scheduling_gate_removal_seconds_sum")[("cq", names.ADMISSION_GATE, "false")] < 2
 
 
 @on_virtual_time

@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.managing import USUAL_NAMESPACES
+from muster.api.selectors import parse_labels
 from muster.quota import configuration
 from muster.quota.configuration import V1BETA1, V1BETA2, Configuration
 from muster.quota.gates import Gate
 from muster.quota.settings import (
     AdmissionFairSharing,
     FairSharing,
+    Metrics,
     PodsReady,
     Retention,
     Settings,
@@ -161,6 +163,20 @@ def test_kinds_of_jobs_that_are_not_there_are_named():
     assert warnings(integrations={"frameworks": listed}) == ["integrations.frameworks[2]"]
 
 
+def test_what_is_measured():
+    assert settings().metrics == Metrics()
+    chosen = {
+        "enableClusterQueueResources": False,
+        "localQueueMetrics": {"enable": True, "localQueueSelector": {"matchLabels": {"team": "a"}}},
+    }
+    assert settings(metrics=chosen).metrics == Metrics(amounts=False, local_queue_selector=parse_labels("team=a"))
+    listed = {"matchExpressions": [{"key": "team", "operator": "In", "values": ["a", "b"]}]}
+    found = settings(metrics={"localQueueMetrics": {"localQueueSelector": listed}}).metrics
+    assert (found.local_queue_selector.matches({"team": "b"}), found.local_queue_selector.matches({})) == (True, False)
+    assert not settings(metrics={"localQueueMetrics": {"enable": False}}).metrics.local_queues
+    assert not settings(featureGates={"LocalQueueMetrics": False}).metrics.local_queues
+
+
 def test_what_kueue_has_and_this_platform_does_without_is_named():
     given_ = {
         "manageJobsWithoutQueueName": True,
@@ -178,6 +194,7 @@ def test_what_kueue_has_and_this_platform_does_without_is_named():
     ]
 
 
+NO_REQUIREMENT = {"key": "a", "operator": "Is"}
 BAD = {
     "a namespace selector that is none": (
         {"managedJobsNamespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}},
@@ -195,6 +212,16 @@ BAD = {
         "PartialAdmission",
     ),
     "a gate that is text": ({"featureGates": {"PartialAdmission": "on"}}, "featureGates.PartialAdmission", "true"),
+    "metrics of local queues by no selector": (
+        {
+            "metrics": {
+                "localQueueMetrics": {"localQueueSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}
+            }
+        },
+        "metrics.localQueueMetrics.localQueueSelector.matchExpressions[0].operator",
+        "In",
+    ),
+    "an unknown switch of metrics": ({"metrics": {"enableCohorts": True}}, "metrics.enableCohorts", "unknown field"),
     "gates in a list": ({"featureGates": []}, "featureGates", "must be an object"),
     "a bad duration": (
         {"waitForPodsReady": {"timeout": "five minutes"}},

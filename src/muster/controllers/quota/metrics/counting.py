@@ -64,7 +64,6 @@ class QuotaMetrics:
                 f"{PREFIX}workload_creation_latency_seconds",
                 "From when a job was made until its workload was",
                 ("job_kind", "replica_role"),
-                DURATION_BUCKETS,
             )
         registry.collect(self._told)
         registry.collect(Standing(engine, self._workloads.census, self._workloads.measures).families)
