@@ -9,12 +9,12 @@ from muster.sdk.summaries import State, Summary
 
 
 def words(job: Summary, now: float) -> str:
-    """`last 4m ago, next in 56s`."""
+    """`next in 56s, last 4m ago`."""
     last = f"last {durations.age(job.last_run, now)} ago" if job.last_run else "never ran yet"
     if job.state is State.SUSPENDED:
         return last
     at = next_run(job, now)
-    return f"{last}, next in {durations.show_whole(at - now)}" if at is not None else f"{last}, never again"
+    return f"next in {durations.show_whole(at - now)}, {last}" if at is not None else f"never again, {last}"
 
 
 def next_run(job: Summary, now: float) -> float | None:

@@ -15,7 +15,7 @@ from muster.cli.session import Session
 from muster.sdk import details, dialects, gangs, reading, resources
 from muster.sdk.client import Client
 from muster.sdk.dialects import Job
-from muster.sdk.resources import CLUSTER_QUEUES, PODS, WORKLOADS, Selection
+from muster.sdk.resources import CLUSTER_QUEUES, PODS, WORKLOADS, Catalog, Selection
 
 _NOISE = ("managedFields", "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink")
 
@@ -33,7 +33,8 @@ def command(session: Session, what: Sequence[str], namespace: str | None, output
 
     \b
     Examples:
-      muster describe job train
+      muster describe train
+      muster describe job train eval
       muster describe volcano/train
       muster describe pod/web
       muster describe node node-0
@@ -41,13 +42,14 @@ def command(session: Session, what: Sequence[str], namespace: str | None, output
     client = connect(session, namespace)
     told = [
         _of_job(client, choosing.job(client, job), output) if job else _of_object(client, words, output)
-        for words, job in _split(what)
+        for words, job in _split(what, client.catalog())
     ]
     click.echo(("---\n" if output == "yaml" else "\n\n").join(told), nl=False)
 
 
-def _split(what: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
-    """Each object's own words, and where they mean a job, that as KIND/NAME."""
+def _split(what: Sequence[str], catalog: Catalog) -> Iterator[tuple[Sequence[str], str]]:
+    """Each object's own words, and where they mean a job, that as KIND/NAME. One word alone that is no kind is a job's
+    name."""
     if any("/" in word for word in what):
         for word in what:
             kind, _, name = word.partition("/")
@@ -58,7 +60,7 @@ def _split(what: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
                 raise errors.BadRequest("which job? Give a name, for example: muster describe job train")
             yield [what[0], name], f"{what[0]}/{name}"
     else:
-        yield what, ""
+        yield what, what[0] if len(what) == 1 and not catalog.has(what[0]) else ""
 
 
 def _is_job(kind: str) -> bool:

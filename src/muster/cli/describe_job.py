@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from muster.api import raw, timestamps
 from muster.api.raw import Document
-from muster.cli import cron_times, durations, object_lines, ps, rendering, why
-from muster.cli.object_lines import indent
-from muster.cli.rendering import Table
-from muster.sdk import dialects, gangs, reading
+from muster.cli import cron_times, durations, object_lines, ps, why
+from muster.cli.object_lines import indent, table
+from muster.sdk import details, dialects, gangs, reading
 from muster.sdk.details import Details, Pod
 
 _MOST_PODS = 24
@@ -17,7 +16,7 @@ _PHASES = ("Pending", "Running", "Succeeded", "Failed")
 
 def describe(found: Details, now: float) -> str:
     sections = [
-        ("Tasks", _tasks(found)),
+        ("Steps" if found.job.dialect is dialects.FLOW else "Tasks", _tasks(found)),
         ("Jobs", _children(found, now)),
         ("Pods", _pods(found, now)),
         ("Quota", list(_quota(found))),
@@ -79,15 +78,14 @@ def _volcano_head(document: Document) -> Iterator[str]:
 def _tasks(found: Details) -> list[str]:
     if len(found.tasks) < 2 and not any(task.name for task in found.tasks):
         return []
-    is_flow = found.job.dialect is dialects.FLOW
-    if is_flow:
-        return _table(["Step", "State"], [[task.name, next(iter(task.counts))] for task in found.tasks])
+    if found.job.dialect is dialects.FLOW:
+        return table(["Step", "State"], [[task.name, next(iter(task.counts))] for task in found.tasks])
     seen = [phase for phase in _PHASES if any(task.counts.get(phase) for task in found.tasks)]
     rows = [
         [task.name, str(task.wanted), str(task.least), *(str(task.counts.get(phase, 0)) for phase in seen)]
         for task in found.tasks
     ]
-    return _table(["Task", "Wanted", "Least", *seen], rows)
+    return table(["Task", "Wanted", "Least", *seen], rows)
 
 
 def _children(found: Details, now: float) -> list[str]:
@@ -101,17 +99,17 @@ def _children(found: Details, now: float) -> list[str]:
         ]
         for job in found.children
     ]
-    return _table(["Job", "State", "Pods", "Age", "Why"], rows) if rows else []
+    return table(["Job", "State", "Pods", "Age", "Why"], rows) if rows else []
 
 
 def _pods(found: Details, now: float) -> list[str]:
     shown = [_pod_cells(pod, now) for pod in found.pods[:_MOST_PODS]]
-    if not shown:
+    if not shown or found.job.dialect in dialects.MAKERS:  # the jobs that it made have them
         return []
     used = [column for column in shown[0] if column != "Exit" or any(row["Exit"] != "-" for row in shown)]
     left = len(found.pods) - len(shown)
     return [
-        *_table(used, [[row[column] for column in used] for row in shown]),
+        *table(used, [[row[column] for column in used] for row in shown]),
         *([f"and {left} more: muster get pods"] if left else []),
     ]
 
@@ -154,7 +152,7 @@ def _timeline(found: Details) -> list[str]:
         [moment.at, f"+{durations.show_whole(_seconds(moment.at) - start)}", moment.what, moment.said or "-"]
         for moment in found.timeline
     ]
-    return _table(["At", "After", "What", "Said"], rows) if len(rows) > 1 else []
+    return table(["At", "After", "What", "Said"], rows) if len(rows) > 1 else []
 
 
 def _seconds(text: str) -> float:
@@ -172,13 +170,25 @@ def _conditions(found: Details, now: float) -> list[str]:
 
 
 def _events(found: Details, now: float) -> list[str]:
-    left = len(found.events) - _MOST_EVENTS
+    """What was said of many pods in the same words is one line."""
+    together: dict[tuple[str, str, str], list[Document]] = {}
+    for event in found.events:
+        key = reading.text(event, "type"), reading.text(event, "reason"), reading.text(event, "message").strip()
+        together.setdefault(key, []).append(event)
+    said = sorted(together.items(), key=lambda item: details.when(item[1][-1]))
+    left = len(said) - _MOST_EVENTS
+    rows = [
+        [durations.age(details.when(listed[-1]), now) + _times(listed), type or "Normal", reason or "-", message]
+        for (type, reason, message), listed in said[-_MOST_EVENTS:]
+    ]
     earlier = [f"{left} earlier ones: muster get events"] if left > 0 else []
-    return [*earlier, *object_lines.events(found.events[-_MOST_EVENTS:], now)]
+    return [*earlier, *(table(["Age", "Type", "Reason", "Message"], rows) if rows else [])]
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return rendering.plain(Table(columns, rows)).splitlines()
+def _times(listed: Sequence[Document]) -> str:
+    counts = [raw.dig(event, "count") or raw.dig(event, "series", "count") or 1 for event in listed]
+    total = sum(count for count in counts if isinstance(count, int))
+    return f" (x{total})" if total > 1 else ""
 
 
 # For programs

@@ -20,7 +20,7 @@ def conditions(listed: Sequence[Document], now: float) -> list[str]:
         ]
         for entry in listed
     ]
-    return _table(Table(["Type", "Status", "Since", "Reason", "Message"], rows))
+    return table(["Type", "Status", "Since", "Reason", "Message"], rows)
 
 
 def events(listed: Sequence[Document], now: float) -> list[str]:
@@ -38,12 +38,14 @@ def events(listed: Sequence[Document], now: float) -> list[str]:
                 reading.text(event, "message").strip(),
             ]
         )
-    return _table(Table(["Age", "Type", "Reason", "From", "Message"], rows)) if rows else []
+    return table(["Age", "Type", "Reason", "From", "Message"], rows) if rows else []
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Fits the terminal when it is indented."""
+    width = rendering.width()
+    return rendering.folded(Table(columns, rows), None if width is None else width - 2)
 
 
 def indent(lines: Sequence[str]) -> list[str]:
     return [f"  {line}".rstrip() for line in lines]
-
-
-def _table(table: Table) -> list[str]:
-    return rendering.plain(table).rstrip("\n").split("\n")

@@ -1,7 +1,7 @@
 """`muster ps`."""
 
 import json
-import shutil
+import re
 import time
 from collections.abc import Mapping, Sequence
 
@@ -20,6 +20,7 @@ _WIDE = ("Phase", "Nodes")
 _GIVES_WAY = ("Queue", "Age")
 """Columns that are left out, in this order, where a terminal is too narrow to say why as well."""
 _ROOM_FOR_WHY = 24
+_GANG_PREFACE = re.compile(r"^\d+ of the \d+ pods that must start together can be placed: ")
 _GAP = 2
 
 
@@ -54,11 +55,12 @@ def command(
     elif output in ("json", "yaml"):
         documents = [plain(job) for job in found]
         click.echo(raw.to_yaml(documents) if output == "yaml" else json.dumps(documents, indent=2), nl=output == "json")
+    elif output == "wide":
+        # As it is, however long the lines: who asks for all of it does not want it cut.
+        table = tabulate(found, time.time(), wide=True, with_namespace=all_namespaces)
+        click.echo(rendering.plain(table), nl=False)
     elif found:
-        is_wide = output == "wide"
-        is_cut = rendering.is_terminal() and not is_wide
-        width = shutil.get_terminal_size().columns if is_cut else None
-        table = tabulate(found, time.time(), wide=is_wide, with_namespace=all_namespaces, width=width)
+        table = tabulate(found, time.time(), with_namespace=all_namespaces, width=rendering.width())
         rendering.print_table(table)
     else:
         click.echo("No jobs. Start one: muster run -- python train.py, or muster submit -f job.yaml", err=True)
@@ -78,7 +80,7 @@ def tabulate(
         columns.insert(0, "Namespace")
     if wide:
         columns[-1:-1] = _WIDE
-    cells = [_cells(job, now) for job in found]
+    cells = [_cells(job, now, brief=width is not None) for job in found]
     for column in _GIVES_WAY if width is not None else ():
         if _needs(columns, cells) > width:  # type: ignore[operator]  # None is ruled out above
             columns.remove(column)
@@ -91,7 +93,8 @@ def _needs(columns: Sequence[str], cells: Sequence[Mapping[str, str]]) -> int:
     return sum(widths[:-1]) + min(widths[-1], _ROOM_FOR_WHY) + _GAP * (len(columns) - 1)
 
 
-def _cells(job: Summary, now: float) -> dict[str, str]:
+def _cells(job: Summary, now: float, *, brief: bool) -> dict[str, str]:
+    why = cron_times.words(job, now) if job.kind == CRON.word else job.why
     return {
         "Namespace": job.namespace,
         "Name": job.name,
@@ -102,8 +105,14 @@ def _cells(job: Summary, now: float) -> dict[str, str]:
         "Age": durations.age(job.created, now),
         "Phase": job.phase or "-",
         "Nodes": _shortened(job.nodes),
-        "Why": (cron_times.words(job, now) if job.kind == CRON.word else job.why) or "-",
+        "Why": (in_brief(why) if brief else why) or "-",
     }
+
+
+def in_brief(why: str) -> str:
+    """The same with what matters first, for a column that is cut."""
+    plain = _GANG_PREFACE.sub("", why)
+    return plain.replace(" nodes are available: ", " nodes: ").removesuffix(".")
 
 
 def _shortened(nodes: Sequence[str]) -> str:

@@ -238,15 +238,15 @@ def _told(client: Client, queue: Queue) -> list[str]:
     lines += [f"Weight:       {_weight(queue)}"] if _weight(queue) else []
     rows = _shares(queue)
     if rows:
-        shown = rendering.plain(Table(["Resource", "Used", "Deserved", "At most", "Guaranteed"], rows))
-        lines += ["", "Shares:", *object_lines.indent(shown.splitlines())]
+        shown = object_lines.table(["Resource", "Used", "Deserved", "At most", "Guaranteed"], rows)
+        lines += ["", "Shares:", *object_lines.indent(shown)]
     jobs = [job for job in finding.summarise(client, None) if job.queue == queue.name and not job.is_over]
     if jobs:
-        table = Table(
+        shown = object_lines.table(
             ["Namespace", "Job", "State", "Pods", "Why"],
             [[job.namespace, job.name, str(job.state), f"{job.ready}/{job.wanted}", job.why or "-"] for job in jobs],
         )
-        lines += ["", "Jobs:", *object_lines.indent(rendering.plain(table).splitlines())]
+        lines += ["", "Jobs:", *object_lines.indent(shown)]
     return lines
 
 

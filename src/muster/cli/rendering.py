@@ -5,7 +5,9 @@ rich is imported only where a terminal is: it costs more than most commands take
 
 import importlib
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
@@ -19,6 +21,7 @@ _STYLES = {
     },
     "red": {"Failed", "NotReady", "Error", "False", "OOMKilled", "DeadlineExceeded", "NodeLost", "Stopped"},
 }
+_LEAST_TO_FOLD = 16
 _STYLE_OF = {word: style for style, words in _STYLES.items() for word in words}
 
 
@@ -49,13 +52,37 @@ def plain(table: Table, widths: Sequence[int] | None = None, *, with_header: boo
     return "".join("   ".join(map(str.ljust, line, widths)).rstrip() + "\n" for line in lines)
 
 
+def folded(table: Table, width: int | None = None) -> list[str]:
+    """As `plain`, with the last column going on below itself where lines would be longer than `width`."""
+    widths = column_widths(table)
+    start = sum(widths[:-1]) + 3 * (len(widths) - 1)
+    lines = []
+    for line in plain(table).splitlines():
+        if width is None or len(line) <= width:
+            lines.append(line)
+        elif width - start >= _LEAST_TO_FOLD:
+            first, *rest = textwrap.wrap(line[start:], width - start)
+            lines += [line[:start] + first, *(" " * start + more for more in rest)]
+        else:  # no room beside the others: below them
+            lines += [line[:start].rstrip(), *(f"    {more}" for more in textwrap.wrap(line[start:], width - 4))]
+    return lines
+
+
+def width() -> int | None:
+    """Of the terminal; None where there is none, and lines may be as long as they are."""
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
+
+
 def column_widths(table: Table) -> list[int]:
     return [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
 
 
-def fitted(natural: Sequence[int], available: int, floor: int = 6) -> list[int]:
-    """Widths that fit: the widest columns give way first, and the first one, the name, last."""
+def fitted(natural: Sequence[int], available: int, floor: int = 6, *, last_to: int | None = None) -> list[int]:
+    """Widths that fit: the widest columns give way first, and the first one, the name, last. Where `last_to` is given,
+    the last column shrinks to that before any other gives way."""
     widths = list(natural)
+    if last_to is not None:
+        widths[-1] = max(min(widths[-1], last_to), min(widths[-1], available - sum(widths[:-1])))
     while sum(widths) > available:
         widest = max(range(len(widths)), key=lambda index: (index > 0 and widths[index] > floor, widths[index]))
         if widths[widest] <= 1:

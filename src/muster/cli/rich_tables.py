@@ -9,13 +9,15 @@ from rich.text import Text
 from muster.cli.rendering import Table, column_widths, fitted, style_of
 
 _GAP = 2
+_LEAST_OF_A_SENTENCE = 16
 
 
 def print_table(table: Table) -> None:
     console = Console(highlight=False)
     shown = RichTable(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
     last = len(table.columns) - 1
-    widths = fitted(column_widths(table), console.width - _GAP * last)
+    least = _LEAST_OF_A_SENTENCE if table.cut else None
+    widths = fitted(column_widths(table), console.width - _GAP * last, last_to=least)
     for index, (column, width) in enumerate(zip(table.columns, widths, strict=True)):
         # The last column may hold prose and goes on below itself; the others are cut.
         is_prose = index == last and not table.cut

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 
 import click
@@ -54,11 +55,15 @@ def command(session: Session, /, **options: raw.JSON) -> None:
     """
     namespace, output = options["namespace"], options["output"]
     client = connect(session, namespace)
-    made = _make(client, files.read(options["filename"]), dry_run=options["dry_run"], quiet=bool(output))
+    found = files.read(options["filename"])
+    is_followed = options["wait"] or options["logs"]
+    if is_followed:
+        _jobs([item.document for item in found])  # before anything is made
+    made = _make(client, found, dry_run=options["dry_run"], quiet=bool(output))
     if output:
         _print(client, made, output)
-    if (options["wait"] or options["logs"]) and not options["dry_run"]:
-        sys.exit(_follow_all(client, _to_follow(made), with_logs=options["logs"]))
+    if is_followed and not options["dry_run"]:
+        sys.exit(_follow_all(client, _jobs(made), with_logs=options["logs"]))
 
 
 def _make(client: Client, found: Sequence[Found], *, dry_run: bool, quiet: bool) -> list[raw.Document]:
@@ -68,10 +73,9 @@ def _make(client: Client, found: Sequence[Found], *, dry_run: bool, quiet: bool)
         try:
             document = client.create(item.document, dry_run=dry_run)
         except errors.ApiError as error:
-            error.message = f"{item.source}: {error.message}{_advice(error)}"
             left = len(found) - len(made) - 1
-            if left:
-                error.message += f"; {left} more {'document' if left == 1 else 'documents'} not looked at"
+            beyond = f" ({left} more not looked at)" if left else ""
+            error.message = f"{item.source}{beyond}: {error.message}{_advice(error)}"
             raise
         made.append(document)
         if not quiet:
@@ -101,11 +105,11 @@ def _print(client: Client, made: Sequence[raw.Document], output: str) -> None:
 # Following
 
 
-def _to_follow(made: Sequence[raw.Document]) -> list[Job]:
-    """Raises BadRequest where there is nothing to wait for."""
-    found = [job for job in map(operating.as_job, made) if job is not None]
+def _jobs(documents: Sequence[raw.Document]) -> list[Job]:
+    """Those that can be followed. Raises BadRequest where there is nothing to wait for."""
+    found = [job for job in map(operating.as_job, documents) if job is not None]
     if not found:
-        raise errors.BadRequest("--wait: there is no job among what was made, so nothing to wait for")
+        raise errors.BadRequest("--wait: there is no job in the files, so nothing to wait for")
     for job in found:
         job_following.refuse_endless(job)
     return found
@@ -113,13 +117,14 @@ def _to_follow(made: Sequence[raw.Document]) -> list[Job]:
 
 def _follow_all(client: Client, jobs: Sequence[Job], *, with_logs: bool) -> int:
     """One after the other: they run at the same time, and whichever is longest is waited for anyway."""
-    codes = [_follow(client, job, with_logs=with_logs) for job in jobs]
+    began = time.monotonic()
+    codes = [_follow(client, job, began, with_logs=with_logs) for job in jobs]
     return next((code for code in codes if code), 0)
 
 
-def _follow(client: Client, job: Job, *, with_logs: bool) -> int:
+def _follow(client: Client, job: Job, began: float, *, with_logs: bool) -> int:
     follower = JobFollower(client, job, with_logs=with_logs)
-    view = submit_view.open_view(job.name, follower.label, with_pod=job.dialect is not POD)
+    view = submit_view.open_view(job.name, follower.label, began, with_pod=job.dialect is not POD)
     try:
         while True:
             match follower.next():

@@ -79,8 +79,8 @@ def end_of(summary: Summary, seconds: float) -> str:
     return f"{summary.name} {word} after {took}: {summary.why or f'exit code {summary.exit_code}'}"
 
 
-def open_view(name: str, label: Callable[[int], str], *, with_pod: bool) -> View:
-    began = time.monotonic()
+def open_view(name: str, label: Callable[[int], str], began: float, *, with_pod: bool) -> View:
+    """`began`: when it was submitted, on the monotonic clock."""
     writer = prefixes.Writer(sys.stdout, with_rank=with_pod, label=label)
     if rendering.is_terminal(sys.stderr):
         view: View = importlib.import_module("muster.cli.submit_live").LiveView(name, writer, began)

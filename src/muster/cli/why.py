@@ -8,9 +8,8 @@ import click
 
 from muster.api import errors, raw
 from muster.api.raw import Document
-from muster.cli import rendering, targets
+from muster.cli import object_lines, targets
 from muster.cli.connecting import connect, namespace_option, output_option
-from muster.cli.rendering import Table
 from muster.cli.session import Session
 from muster.sdk import gangs, jobs, reading
 from muster.sdk.client import Client
@@ -232,7 +231,7 @@ def _pod_lines(pods: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [f"  {line}" for line in rendering.plain(Table(columns, rows)).splitlines()]
+    return object_lines.indent(object_lines.table(columns, rows))
 
 
 def _joined(entry: Document, field: str) -> str:

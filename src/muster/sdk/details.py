@@ -102,7 +102,7 @@ def timeline(job: Job, workload: Document, pods: Sequence[Document]) -> list[Mom
     found = [
         Moment(reading.text(job.document, "metadata", "creationTimestamp"), "created"),
         *_of_workload(workload),
-        *_of_pods(pods),
+        *(_of_pods(pods) if job.dialect not in dialects.MAKERS else ()),
         *(_of_phases(job) if job.dialect is dialects.VOLCANO else _of_conditions(job)),
     ]
     known = [moment for moment in dict.fromkeys(found) if moment.at]

@@ -300,7 +300,8 @@ def _reason(pod: Document, phase: Phase, container: Document) -> str:
         # A container on its way is not worth a word; one that cannot start is.
         return "" if raw.dig(waiting, "reason") in ("ContainerCreating", "PodInitializing") else _said(waiting)
     if phase is Phase.FAILED:
-        return _said(reading.section(pod, "status")) or _said(reading.section(container, "state", "terminated"))
+        said = _said(reading.section(pod, "status")) or _said(reading.section(container, "state", "terminated"))
+        return "" if said == "Error" else said  # the exit code says as much
     return ""
 
 

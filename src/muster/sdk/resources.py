@@ -105,6 +105,14 @@ class Catalog:
         hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(names)}"
         raise errors.NotFound(f"the server has no kind {word!r}; {hint}")
 
+    def has(self, word: str) -> bool:
+        """Whether the word means a kind."""
+        try:
+            self.find(word)
+        except errors.NotFound:
+            return bool(self.category(word))
+        return True
+
     def category(self, word: str) -> tuple[Resource, ...]:
         """The kinds that belong to a category such as `all`; empty where there is no such category."""
         return tuple(found for found in self.resources if word in found.categories)

@@ -211,7 +211,7 @@ def _failure(found: _Read, members: Sequence[gangs.Member]) -> str:
     where = f"{failed.pod}: " if len(members) > 1 else ""
     reason = f", {failed.reason}" if failed.reason else ""
     code = f"{where}exit code {failed.exit_code}{reason}"
-    return f"{found.said}; {code}" if found.said else code
+    return f"{code}; {found.said}" if found.said else code
 
 
 def _quota_reason(workload: Document) -> str:
@@ -271,10 +271,14 @@ def _batch(document: Document, _beside: Surroundings) -> _Read:
             wanted,
             "" if is_well else _said(over),
         )
-    if _true(document, "Suspended") or not _count(document, "status", "active"):
-        return _Read(State.PENDING, "Suspended" if _true(document, "Suspended") else "", succeeded, succeeded, wanted)
-    state = State.RUNNING if ready or succeeded else State.PENDING
-    return _Read(state, str(state), succeeded + ready, succeeded, wanted)
+    if _true(document, "Suspended"):
+        return _Read(State.PENDING, "Suspended", succeeded, succeeded, wanted)
+    if ready or succeeded or _true(document, "SuccessCriteriaMet", "FailureTarget"):
+        return _Read(State.RUNNING, "Running", succeeded + ready, succeeded, wanted)
+    failed = _count(document, "status", "failed")
+    if failed and not _count(document, "status", "active"):
+        return _Read(State.RESTARTING, "Running", 0, 0, wanted, f"{failed} failed; waits before the next attempt")
+    return _Read(State.PENDING, "", 0, 0, wanted)
 
 
 _VOLCANO_STATES: Mapping[str, State] = {
