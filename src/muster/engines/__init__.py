@@ -1,0 +1,1 @@
+"""Where an allocation runs: pods (embedded or on Kubernetes), behind one `ResourceManager` protocol."""
