@@ -1,7 +1,15 @@
-"""What one may be allowed to do. Roles are sets of these, held in the whole cluster or in one workspace."""
+"""What one may be allowed to do, and the roles: sets of it, held in the whole cluster or in one workspace.
 
+This is the one table of rights. Routes name a permission, roles hold permissions, and nothing else grants anything but
+being an administrator.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NewType
+
+RoleId = NewType("RoleId", int)
 
 
 class Permission(StrEnum):
@@ -11,6 +19,7 @@ class Permission(StrEnum):
     CREATE_WORKSPACES = "create workspaces"
     VIEW_WORKSPACE = "view the workspace"
     EDIT_WORKSPACE = "edit the workspace"
+    EDIT_PROJECTS = "edit projects"
     ASSIGN_ROLES = "assign roles"
     CREATE_TASKS = "create tasks"
     VIEW_TASKS = "view tasks"
@@ -26,8 +35,14 @@ class Permission(StrEnum):
 
 
 _P = Permission
-VIEWER: Final = frozenset({_P.VIEW_WORKSPACE, _P.VIEW_TASKS, _P.VIEW_EXPERIMENTS, _P.VIEW_MODELS, _P.VIEW_TEMPLATES})
+CLUSTER_ONLY: Final = frozenset({_P.ADMINISTRATE_USERS, _P.ADMINISTRATE_CLUSTER, _P.VIEW_CLUSTER, _P.CREATE_WORKSPACES})
+"""These mean nothing in a single workspace: a role that is held there does not give them."""
+
+VIEWER: Final = frozenset(
+    {_P.VIEW_CLUSTER, _P.VIEW_WORKSPACE, _P.VIEW_TASKS, _P.VIEW_EXPERIMENTS, _P.VIEW_MODELS, _P.VIEW_TEMPLATES}
+)
 EDITOR: Final = VIEWER | {
+    _P.EDIT_PROJECTS,
     _P.CREATE_TASKS,
     _P.EDIT_TASKS,
     _P.CREATE_EXPERIMENTS,
@@ -37,3 +52,29 @@ EDITOR: Final = VIEWER | {
 }
 WORKSPACE_ADMIN: Final = EDITOR | {_P.EDIT_WORKSPACE, _P.ASSIGN_ROLES, _P.EDIT_WEBHOOKS}
 CLUSTER_ADMIN: Final = frozenset(Permission)
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """`is_for_cluster`, `is_for_workspace`: where it can be held."""
+
+    id: RoleId
+    name: str
+    permissions: frozenset[Permission]
+    is_for_cluster: bool = True
+    is_for_workspace: bool = True
+
+
+_ALL: Final = (
+    Role(RoleId(1), "ClusterAdmin", CLUSTER_ADMIN, is_for_workspace=False),
+    Role(RoleId(2), "WorkspaceAdmin", WORKSPACE_ADMIN),
+    Role(RoleId(3), "WorkspaceCreator", frozenset({_P.CREATE_WORKSPACES}), is_for_workspace=False),
+    Role(RoleId(4), "Viewer", VIEWER),
+    Role(RoleId(5), "Editor", EDITOR),
+    Role(RoleId(6), "EditorRestricted", EDITOR - {_P.CREATE_TASKS, _P.EDIT_TASKS}),
+    Role(RoleId(7), "EditorProjectRestricted", EDITOR - {_P.EDIT_PROJECTS}),
+    Role(RoleId(8), "ModelRegistryViewer", frozenset({_P.VIEW_WORKSPACE, _P.VIEW_MODELS})),
+    Role(RoleId(9), "ClusterViewer", frozenset({_P.VIEW_CLUSTER}), is_for_workspace=False),
+)
+ROLES: Final[Mapping[RoleId, Role]] = {role.id: role for role in _ALL}
+BY_NAME: Final[Mapping[str, Role]] = {role.name: role for role in _ALL}

@@ -7,16 +7,19 @@ its own, and are acknowledged when it is on disk: many writers cost one commit. 
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DataError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from muster.api import errors
 from muster.records.migrating import migrate
 
 T = TypeVar("T")
@@ -74,7 +77,7 @@ class Database:
         self._engine.dispose()
 
     def _read(self, query: Callable[[Connection], T]) -> T:
-        with self._engine.connect() as connection:
+        with self._engine.connect() as connection, _unstorable():
             return query(connection)
 
     def _write_all(self) -> None:
@@ -119,7 +122,7 @@ class _Change:
         if not self._made.set_running_or_notify_cancel():
             return False  # whoever asked has gone before it began
         try:
-            with connection.begin_nested():
+            with connection.begin_nested(), _unstorable():
                 self._result = self._change(connection)
         except Exception as error:
             self._made.set_exception(error)
@@ -132,6 +135,17 @@ class _Change:
     def fail(self, error: BaseException) -> None:
         if not self._made.done():
             self._made.set_exception(error)
+
+
+@contextmanager
+def _unstorable() -> Iterator[None]:
+    """PostgreSQL knows no NUL in a text, and both bound their numbers. Handlers check what they are sent; what
+    they miss is still the sender's mistake."""
+    try:
+        yield
+    except (DataError, OverflowError) as error:
+        told = "a text with a NUL character, or a number out of range, cannot be stored or looked for"
+        raise errors.BadRequest(told) from error
 
 
 def _with_driver(url: URL) -> URL:
