@@ -24,7 +24,9 @@ from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Change, Create, Event, Options, Patch, Refused, Revision, Selection, Store, write_one
 
 GATHER_SECONDS = 0.02
-"""Pods of a gang change together: their changes are gathered for so long before the group is written."""
+"""Pods of a gang change together: their changes are gathered for so long before the group is written, and longer where
+there are many to count."""
+GATHER_SECONDS_PER_POD = 100e-6
 
 _OPTIONS = Options(manager="muster-podgroups")
 _FINISHED = ("Succeeded", "Failed")
@@ -153,7 +155,8 @@ class _Keeper:
         assert pod is not None
         key = _group_of(pod)
         if key is not None:
-            self._reconciler.queue.add_after(key, GATHER_SECONDS)
+            delay = GATHER_SECONDS + GATHER_SECONDS_PER_POD * len(self._pods.by_index("group", str(key)))
+            self._reconciler.queue.add_after(key, delay)
         if event.change is not Change.DELETED and _may_lack_group(pod, key):
             self._making.queue.add(pod.key)
 

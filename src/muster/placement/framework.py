@@ -237,6 +237,9 @@ class Wake:
     the pod itself was updated, or (ADD) another pod came that has no node."""
     actions: frozenset[Action]
     hint: HintFunction | None = None
+    reads_labels: bool = True
+    """Whether the hint looks at the labels of the pod that waits. Where none of a plugin's does, one pod is asked for
+    all of its shape and group, however many labels tell the members of a gang apart."""
 
 
 @runtime_checkable

@@ -1,6 +1,7 @@
 """The scheduling queue, one behaviour at a time. What must hold in any order of events is in test_queue_model.py."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import msgspec
@@ -30,12 +31,13 @@ class Fit:
 
     name: ClassVar[str] = "Fit"
 
-    def __init__(self) -> None:
+    def __init__(self, reads_labels: bool = True) -> None:
         self.asked: list[str] = []
+        self._reads_labels = reads_labels
 
     def wakes(self) -> Sequence[Wake]:
         return (
-            Wake("Node", frozenset({Action.ADD}), self.after_node_added),
+            Wake("Node", frozenset({Action.ADD}), self.after_node_added, self._reads_labels),
             Wake("UnscheduledPod", frozenset({Action.UPDATE_POD_SCALE_DOWN})),
         )
 
@@ -56,8 +58,8 @@ class Waiter:
 
 
 class World:
-    def __init__(self, timing: Timing | None = None) -> None:
-        self.fit = Fit()
+    def __init__(self, timing: Timing | None = None, reads_labels: bool = True) -> None:
+        self.fit = Fit(reads_labels)
         self.groups = PodGroups()
         plugins: list[Plugin] = [SchedulingGates(), GangScheduling(self.groups), self.fit, Waiter()]
         self.queue = SchedulingQueue(
@@ -154,6 +156,22 @@ def test_pods_alike_cost_one_question() -> None:
     assert len(world.fit.asked) == 1
     world.queue.changed(NODE_ADDED, 0.0)
     assert world.queue.counts().entities[Place.BACKOFF] == 50
+
+
+@pytest.mark.parametrize(("reads_labels", "expected"), [(True, 50), (False, 1)])
+def test_members_of_a_gang_that_differ_in_labels_cost_one_question_where_no_hint_reads_them(
+    reads_labels: bool, expected: int
+) -> None:
+    world = World(reads_labels=reads_labels)
+    world.gang("g", 50)
+    members = [world.add(replace(pod(f"p{number}", group="g"), labels={"index": str(number)})) for number in range(50)]
+    world.queue.rejected(world.pop(), FIT, 0.0)
+    world.queue.changed(node("small"), 0.0)
+    assert len(world.fit.asked) == expected
+    for gone in members[:-1]:  # the one that was asked for all, too
+        world.queue.remove(gone.uid)
+    world.queue.changed(NODE_ADDED, 0.0)
+    assert world.place_of(members[-1]) is not Place.UNSCHEDULABLE
 
 
 def test_a_pending_plugin_brings_it_back_without_rest() -> None:

@@ -39,7 +39,7 @@ from muster.store.protocol import (
 
 GATHER_SECONDS = 0.01
 """Pods of a job change together: their changes are gathered for so long, and longer where there are many to count."""
-GATHER_SECONDS_PER_POD = 50e-6
+GATHER_SECONDS_PER_POD = 100e-6
 
 _OPTIONS = Options(manager="job-controller")
 _WORKERS = 8

@@ -70,11 +70,10 @@ class _Keeper:
 
     def _pod_changed(self, event: Event) -> None:
         assert event.object is not None
-        for text in workload_of(event.object):
-            namespace, _, name = text.partition("/")
-            workload = self._workloads.get(Key(namespace, name))
-            if workload is not None:
-                self._reconciler.queue.add_after(workload.key, GATHER_SECONDS)
+        for chain in workload_of(event.object):
+            for workload in self._workloads.by_index("chain", chain):
+                if any(_placed(workload)):
+                    self._reconciler.queue.add_after(_first(workload), GATHER_SECONDS)
 
     def _workload_changed(self, event: Event) -> None:
         assert event.object is not None

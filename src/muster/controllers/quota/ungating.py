@@ -45,6 +45,7 @@ class _Keeper:
         self._pods = Informer(store, Selection(core.POD), clock=clock)
         self._workloads = Informer(store, Selection(kueue.WORKLOAD), clock=clock)
         self._pods.index_by("workload", workload_of)
+        self._pods.index_by("gated", lambda pod: workload_of(pod) if is_gated(pod) else ())
         self._workloads.index_by("chain", _chain)
         self._reconciler = Reconciler("quota: ungating", self._reconcile, clock=clock, workers=2, max_delay=10.0)
         self._written: dict[Key, int] = {}
@@ -57,11 +58,8 @@ class _Keeper:
     def _pod_changed(self, event: Event) -> None:
         assert event.object is not None
         for key in workload_of(event.object):
-            if is_gated(event.object) or self._has_gated(key):
+            if self._pods.by_index("gated", key):
                 self._reconciler.queue.add_after(_key(key), GATHER_SECONDS)
-
-    def _has_gated(self, key: str) -> bool:
-        return any(is_gated(pod) for pod in self._pods.by_index("workload", key))
 
     def _workload_changed(self, event: Event) -> None:
         assert event.object is not None
@@ -73,9 +71,9 @@ class _Keeper:
         if self._pods.revision < self._written.get(key, 0):
             return _SOON_SECONDS
         self._written.pop(key, None)
-        found = {pod.uid: pod for pod in self._pods.by_index("workload", str(key))}
-        if not any(is_gated(pod) for pod in found.values()):
+        if not self._pods.by_index("gated", str(key)):
             return None
+        found = {pod.uid: pod for pod in self._pods.by_index("workload", str(key))}
         chained = [workload.read(kueue.Workload) for workload in self._workloads.by_index("chain", str(key))]
         workload = active_slice(chained)
         if workload is None:

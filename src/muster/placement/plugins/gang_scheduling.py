@@ -119,12 +119,14 @@ class GangScheduling:
 
     def wakes(self) -> Sequence[Wake]:
         always = (
-            Wake("UnscheduledPod", _ADDED, self.after_pod_added),
-            Wake("Pod", _ADDED, self.after_pod_added),
-            Wake("PodGroup", _ADDED, self.after_group_added),
-            Wake("PodGroup", _UPDATED, self.after_group_updated),
+            Wake("UnscheduledPod", _ADDED, self.after_pod_added, reads_labels=False),
+            Wake("Pod", _ADDED, self.after_pod_added, reads_labels=False),
+            Wake("PodGroup", _ADDED, self.after_group_added, reads_labels=False),
+            Wake("PodGroup", _UPDATED, self.after_group_updated, reads_labels=False),
         )
-        return (*always, Wake("CompositePodGroup", _ADDED, self.after_composite_added)) if self._hierarchies else always
+        if not self._hierarchies:
+            return always
+        return (*always, Wake("CompositePodGroup", _ADDED, self.after_composite_added, reads_labels=False))
 
     def after_pod_added(self, pod: PodInfo, old: Resource | None, new: Resource | None, _cluster: ClusterState) -> Hint:
         _, added = changes.after(core.Pod, old, new)

@@ -23,16 +23,21 @@ def wakes(requests: Requests, *, resizes: bool, deferred: bool) -> Sequence[Wake
     in place are judged again."""
     hints = ResourceHints(requests, resizes=resizes, deferred=deferred)
     found = [
-        Wake("Pod", frozenset({Action.DELETE}), hints.after_pod_deleted),
-        Wake("Node", frozenset({Action.ADD, Action.UPDATE_NODE_ALLOCATABLE}), hints.after_node_changed),
+        Wake("Pod", frozenset({Action.DELETE}), hints.after_pod_deleted, reads_labels=False),
+        Wake(
+            "Node",
+            frozenset({Action.ADD, Action.UPDATE_NODE_ALLOCATABLE}),
+            hints.after_node_changed,
+            reads_labels=False,
+        ),
     ]
     if resizes:
         shrinks = frozenset({Action.UPDATE_POD_SCALE_DOWN})
-        found.append(Wake("Pod", shrinks, hints.after_other_shrank))
+        found.append(Wake("Pod", shrinks, hints.after_other_shrank, reads_labels=False))
         found.append(Wake("UnscheduledPod", shrinks, hints.after_pod_shrank))
     if deferred:
         grows = frozenset({Action.UPDATE_POD_SCALE_UP})
-        found.append(Wake("Pod", grows, hints.after_other_grew))
+        found.append(Wake("Pod", grows, hints.after_other_grew, reads_labels=False))
         found.append(Wake("UnscheduledPod", grows, hints.after_pod_grew))
     return found
 

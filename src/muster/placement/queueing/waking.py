@@ -1,7 +1,8 @@
 """Which waiting entities a change can help: those that a plugin rejected which listens to it, and whose hint agrees.
 
 Entities are found by plugin and by class of pod, so a change costs one hint a class, not one a pod. A hint function
-must therefore tell pods apart by nothing but what `PodClass` holds; changes of one pod itself are put to it alone.
+must therefore tell pods apart by nothing but what `PodClass` holds (its labels only where it says that it reads them);
+changes of one pod itself are put to it alone.
 """
 
 from collections import deque
@@ -56,6 +57,12 @@ class Hints:
                 for wake in registered:
                     for action in wake.actions:
                         self._listening.setdefault((scheduler, plugin, wake.resource, action), []).append(wake)
+        self._by_labels = {
+            (scheduler, plugin)
+            for scheduler, plugins in wakes.items()
+            for plugin, registered in plugins.items()
+            if any(wake.hint is not None and wake.reads_labels and _is_put_to_all(wake) for wake in registered)
+        }
         self.faults: deque[Fault] = deque(maxlen=_MOST_FAULTS)
 
     def helps(self, plugin: str, pod: PodInfo, change: ClusterChange) -> bool:
@@ -81,8 +88,20 @@ class Hints:
             (scheduler, plugin, change.resource, change.action) in self._listening
         )
 
+    def class_of(self, plugin: str, kind: PodClass) -> PodClass:
+        """What the plugin's hints can tell of the class."""
+        scheduler = self._known_as(kind.shape.spec.scheduler_name or DEFAULT_SCHEDULER)
+        return kind if (scheduler, plugin) in self._by_labels else kind._replace(labels=_NO_LABELS)
+
     def _known_as(self, scheduler: str) -> str:
         return scheduler if scheduler in self._schedulers else DEFAULT_SCHEDULER
+
+
+_NO_LABELS: frozenset[tuple[str, str]] = frozenset()
+
+
+def _is_put_to_all(wake: Wake) -> bool:
+    return wake.resource != "UnscheduledPod" or Action.ADD in wake.actions
 
 
 class WaitingIndex:
@@ -90,7 +109,9 @@ class WaitingIndex:
 
     def __init__(self, hints: Hints) -> None:
         self._hints = hints
-        self._by_plugin: dict[tuple[str, str], dict[PodClass, tuple[PodInfo, dict[Entity, None]]]] = {}
+        self._by_plugin: dict[tuple[str, str], dict[PodClass, tuple[PodInfo, dict[Entity, int]]]] = {}
+        """By scheduler, plugin and class as the plugin sees it: a pod of it, and the entities that have any, with how
+        many classes of theirs that is."""
 
     def add(self, entity: Entity) -> None:
         """The entity waits from now on, for the plugins it listens to."""
@@ -109,7 +130,8 @@ class WaitingIndex:
         if entity.classes[kind] == 1:
             for plugin in entity.listens_to:
                 classes = self._by_plugin.setdefault((scheduler_of(pod), plugin), {})
-                classes.setdefault(kind, (pod, {}))[1][entity] = None
+                entities = classes.setdefault(self._hints.class_of(plugin, kind), (pod, {}))[1]
+                entities[entity] = entities.get(entity, 0) + 1
 
     def part(self, entity: Entity, pod: PodInfo) -> None:
         kind = class_of(pod)
@@ -121,11 +143,13 @@ class WaitingIndex:
     def _take_out(self, entity: Entity, kind: PodClass) -> None:
         for plugin in entity.listens_to:
             where = (kind.shape.spec.scheduler_name or DEFAULT_SCHEDULER, plugin)
-            classes = self._by_plugin[where]
-            entities = classes[kind][1]
-            del entities[entity]
+            classes, seen_as = self._by_plugin[where], self._hints.class_of(plugin, kind)
+            entities = classes[seen_as][1]
+            entities[entity] -= 1
+            if not entities[entity]:
+                del entities[entity]
             if not entities:
-                del classes[kind]
+                del classes[seen_as]
             if not classes:
                 del self._by_plugin[where]
 
@@ -194,13 +218,16 @@ class FlightLog:
     def wakes(self, entity: Entity, missed: Missed) -> bool | None:
         """None where nothing missed can help the entity; else whether it is to go on at once."""
         found: bool | None = False if missed.is_urged else None
-        alike = list(entity.kinds().values()) if missed.changes else []
+        plugins = entity.plugins | entity.pending_plugins
+        kinds = entity.kinds() if missed.changes else {}
+        alike = {
+            plugin: {self._hints.class_of(plugin, kind): pod for kind, pod in kinds.items()}.values()
+            for plugin in plugins
+        }
         for entry in missed.changes:
-            if entry.uid is None:
-                pods = alike
-            else:
-                pods = [entity.members[entry.uid]] if entry.uid in entity.members else []
-            for plugin in entity.plugins | entity.pending_plugins:
+            own = [entity.members[entry.uid]] if entry.uid is not None and entry.uid in entity.members else []
+            for plugin in plugins:
+                pods = alike[plugin] if entry.uid is None else own
                 if any(self._hints.helps(plugin, pod, entry.change) for pod in pods):
                     if plugin in entity.pending_plugins:
                         return True
