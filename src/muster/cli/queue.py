@@ -11,7 +11,7 @@ from muster.cli import choosing, durations, object_lines, rendering
 from muster.cli.connecting import connect, output_option
 from muster.cli.rendering import Table
 from muster.cli.session import Session
-from muster.sdk import finding, queues, reading
+from muster.sdk import queues, reading
 from muster.sdk.client import Client
 from muster.sdk.queues import CLUSTER, NewQueue, Queue
 
@@ -240,7 +240,7 @@ def _told(client: Client, queue: Queue) -> list[str]:
     if rows:
         shown = object_lines.table(["Resource", "Used", "Deserved", "At most", "Guaranteed"], rows)
         lines += ["", "Shares:", *object_lines.indent(shown)]
-    jobs = [job for job in finding.summarise(client, None) if job.queue == queue.name and not job.is_over]
+    jobs = queues.jobs_in(client, queue)
     if jobs:
         shown = object_lines.table(
             ["Namespace", "Job", "State", "Pods", "Why"],

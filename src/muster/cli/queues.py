@@ -15,6 +15,7 @@ from muster.cli.connecting import connect, output_option
 from muster.cli.rendering import Table
 from muster.cli.session import Session
 from muster.sdk import reading, resources
+from muster.sdk.queues import STANDS_FOR_LABEL
 
 _WATCH_SECONDS = 2.0
 _GAP = 3
@@ -46,6 +47,8 @@ class Queue:
     cohort: str
     state: str
     """`Active`, or the reason why it is not."""
+    volcano: str
+    """The Volcano queue that it stands for, if any."""
     pending: int
     admitted: int
     reserving: int
@@ -61,7 +64,8 @@ def command(session: Session, names: Sequence[str], watch: bool, output: str | N
     """Show queues: who waits, and how much of their quota is used.
 
     Used is what workloads hold that quota was reserved for, whether they run yet or not. What goes
-    beyond a queue's own quota is borrowed from its cohort.
+    beyond a queue's own quota is borrowed from its cohort. A Volcano queue with limits is here as
+    volcano-NAME.
 
     \b
     Examples:
@@ -71,7 +75,7 @@ def command(session: Session, names: Sequence[str], watch: bool, output: str | N
     client = connect(session)
     while True:
         found = [read(document) for document in client.list(resources.CLUSTER_QUEUES)]
-        chosen = [queue for queue in found if not names or queue.name in names]
+        chosen = [queue for queue in found if (queue.name in names if names else _is_worth_a_line(queue))]
         for name in names:
             if name not in {queue.name for queue in found}:
                 client.get(resources.CLUSTER_QUEUES, name)  # says that there is none
@@ -81,6 +85,11 @@ def command(session: Session, names: Sequence[str], watch: bool, output: str | N
         if not watch:
             return
         time.sleep(_WATCH_SECONDS)
+
+
+def _is_worth_a_line(queue: Queue) -> bool:
+    """What stands for a Volcano queue without limits says nothing here; `muster queue ls` has the queue itself."""
+    return bool(queue.lines or queue.pending or not queue.volcano)
 
 
 def _print(queues: Sequence[Queue], output: str | None) -> None:
@@ -100,6 +109,7 @@ def read(document: Document) -> Queue:
         name=reading.text(document, "metadata", "name"),
         cohort=reading.text(document, "spec", "cohortName"),
         state=_state(status),
+        volcano=reading.text(document, "metadata", "labels", STANDS_FOR_LABEL),
         pending=_count(status, "pendingWorkloads"),
         admitted=_count(status, "admittedWorkloads"),
         reserving=_count(status, "reservingWorkloads"),

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 from muster.api import errors, raw
 from muster.api.raw import Document
-from muster.sdk import operating, reading
+from muster.sdk import finding, operating, reading
 from muster.sdk.client import Client
-from muster.sdk.resources import CLUSTER_QUEUES, QUEUES, Resource
+from muster.sdk.resources import CLUSTER_QUEUES, LOCAL_QUEUES, QUEUES, Resource
+from muster.sdk.summaries import Summary
 
 VOLCANO, CLUSTER = "volcano", "cluster"
 STANDS_FOR_LABEL = "muster.dev/volcano-queue"
@@ -131,6 +132,17 @@ def find(client: Client, what: str) -> Queue:
     if not found:
         raise errors.NotFound(f"no queue named {name!r}; `muster queue ls` lists what there is")
     return found[0]
+
+
+def jobs_in(client: Client, queue: Queue) -> list[Summary]:
+    """Jobs in it that are not over, of all namespaces; those of a ClusterQueue came through its LocalQueues."""
+    doors = {("", queue.name)}  # by its own name from anywhere
+    if queue.kind == CLUSTER:
+        for entry in _list(client, LOCAL_QUEUES):
+            if reading.text(entry, "spec", "clusterQueue") == queue.name:
+                doors.add((reading.text(entry, "metadata", "namespace"), reading.text(entry, "metadata", "name")))
+    found = finding.summarise(client, None)
+    return [job for job in found if not job.is_over and {(job.namespace, job.queue), ("", job.queue)} & doors]
 
 
 def create(client: Client, queue: NewQueue) -> Queue:

@@ -55,6 +55,7 @@ EVENTS = Resource("", "v1", "events", "Event", short_names=("ev",))
 CLUSTER_QUEUES = Resource(
     "kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False, short_names=("cq",)
 )
+LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue", short_names=("lq",))
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload", short_names=("wl",))
 POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", short_names=("pg",))
 QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False, short_names=("q",))

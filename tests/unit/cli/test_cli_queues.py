@@ -58,6 +58,15 @@ def test_a_queue_without_quota_and_one_that_is_not_active():
     assert rows(new) == [["new", "-", "Unknown", "0", "0", "-", "-", "no quota is set"]]
 
 
+def test_what_stands_for_a_volcano_queue_without_limits_has_no_line():
+    bare = a_queue("volcano-default", pending=0)
+    bare["metadata"]["labels"] = {"muster.dev/volcano-queue": "default"}
+    assert not queues._is_worth_a_line(queues.read(bare))
+    bare["status"]["pendingWorkloads"] = 1
+    assert queues._is_worth_a_line(queues.read(bare))
+    assert queues._is_worth_a_line(queues.read(a_queue("default", pending=0)))
+
+
 @pytest.mark.parametrize("width", [100, 110, 120])
 def test_bars_fit_the_terminal(width):
     table = queues.tabulate([queues.read(a_queue(h200=("nvidia.com/gpu", "3", "0")))], width)
