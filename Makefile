@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SUITE  ?= all
 
-.PHONY: up demo test kubectl test-kubectl check format bench docs conformance clean
+.PHONY: up demo test test-postgres kubectl test-kubectl check format bench docs conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -24,6 +24,9 @@ demo: $(STAMP)          ## start four nodes, train a model as a gang, show the r
 
 test: $(STAMP)          ## all tests that need no foreign server
 	$(BIN)/python -m pytest -n 4 --dist loadfile
+
+test-postgres: $(STAMP) ## the tests about records over a real PostgreSQL, which it starts by itself (root: and installs)
+	$(BIN)/python tools/postgres.py -- $(BIN)/python -m pytest -m postgres tests/unit
 
 # Newer than most that are installed: it sends protobuf. Pinned in tools/kubectl/go.mod; needs Go.
 KUBECTL_VERSION = $(shell sed -n 's,.*k8s.io/kubectl v0,v1,p' tools/kubectl/go.mod | head -1)

@@ -51,6 +51,11 @@ class Database:
         return cls(engine)
 
     @classmethod
+    def connect(cls, url: str) -> Self:
+        """As it is: its schema must be up to date."""
+        return cls(_engine(_with_driver(make_url(url))))
+
+    @classmethod
     async def at(cls, path: Path) -> Self:
         """An SQLite file."""
         return await cls.open(str(URL.create("sqlite", database=str(path))))
