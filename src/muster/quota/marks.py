@@ -14,7 +14,10 @@ def is_protected(view: kueue.Workload) -> bool:
     """It is not evicted for others: it says so itself, or all its pods do."""
     if is_marked(view.metadata):
         return True
-    return bool(view.spec.pod_sets) and all(is_marked(pods.template.metadata) for pods in view.spec.pod_sets)
+    for pods in view.spec.pod_sets:
+        if not is_marked(pods.template.metadata):
+            return False
+    return bool(view.spec.pod_sets)
 
 
 def never_preempts(view: kueue.Workload) -> bool:

@@ -13,7 +13,6 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 from muster.api.meta import Instant
-from muster.quota.marks import is_protected
 from muster.quota.workloads import WorkloadInfo
 
 Rank: TypeAlias = tuple[int, float, str]
@@ -69,7 +68,7 @@ def rank_of(info: WorkloadInfo, now: Instant = _UNKNOWN) -> Rank:
 
 def ranking(infos: Iterable[WorkloadInfo], now: Instant, *, by_usage: bool = False) -> Ranking:
     """Of workloads of one queue. `by_usage`: those of the local queue that used most go first."""
-    listed = [info for info in infos if not _is_spared(info)]
+    listed = [info for info in infos if not info.is_protected or info.is_evicted]
     ranked = sorted(((rank_of(info, now), info) for info in listed), key=_RANK)
     if by_usage and all(info.local_queue_usage is not None for info in listed):
         ranked.sort(key=lambda entry: -(entry[1].local_queue_usage or 0.0))
@@ -87,7 +86,7 @@ def ranking(infos: Iterable[WorkloadInfo], now: Instant, *, by_usage: bool = Fal
 
 def _is_spared(info: WorkloadInfo) -> bool:
     """It is not to be preempted, and has not been told to stop for another reason either."""
-    return is_protected(info.view) and not info.is_evicted
+    return info.is_protected and not info.is_evicted
 
 
 def _compare_usage(one: Ranked, other: Ranked) -> int:

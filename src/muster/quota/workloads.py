@@ -15,7 +15,7 @@ from muster.api import core, kueue, timestamps
 from muster.api.meta import Condition, Instant
 from muster.quota.amounts import FlavorResource, Requests, amounts, scaled
 from muster.quota.gates import Gate
-from muster.quota.marks import never_preempts
+from muster.quota.marks import is_protected, never_preempts
 from muster.quota.requests import quota_requests, topology_requests
 from muster.quota.settings import Settings
 from muster.quota.topology import DomainUsage, TopologyAssignment, from_view, usage_of
@@ -146,6 +146,7 @@ class WorkloadInfo(Told):
         "base_priority",
         "beyond_limits",
         "created",
+        "is_protected",
         "key",
         "local_queue",
         "local_queue_usage",
@@ -164,6 +165,8 @@ class WorkloadInfo(Told):
         self.conditions = {condition.type: condition for condition in view.status.conditions}
         self.base_priority = view.spec.priority or 0
         self.priority = self.base_priority + _boost(view, settings)
+        self.is_protected = is_protected(view)
+        """Others are not to take its place."""
         self.created = _instant(view.metadata.creation_timestamp)
         self.queued_since = self._queued_since(settings)
         self.pod_sets = _pod_sets(view, settings, adjust)
@@ -188,6 +191,7 @@ class WorkloadInfo(Told):
         made.key, made.local_queue = self.key, self.local_queue
         made.base_priority, made.priority, made.created = self.base_priority, self.priority, self.created
         made.local_queue_usage, made.beyond_limits = self.local_queue_usage, self.beyond_limits
+        made.is_protected = is_protected(view)  # a label may have changed, which is no other generation
         made.conditions = {condition.type: condition for condition in view.status.conditions}
         made.queued_since = made._queued_since(settings)
         made.scan = made._reserved_at = None

@@ -9,5 +9,8 @@ PREEMPTABLE: Final = "volcano.sh/preemptable"
 
 def is_protected(meta: ObjectMeta) -> bool:
     """What the annotation says, or else the label."""
-    said = (meta.annotations or {}).get(PREEMPTABLE) or (meta.labels or {}).get(PREEMPTABLE)
+    annotations, labels = meta.annotations, meta.labels
+    if not annotations and not labels:
+        return False  # asked of every workload that holds quota, and most have neither
+    said = (annotations or {}).get(PREEMPTABLE) or (labels or {}).get(PREEMPTABLE)
     return said == "false"
