@@ -95,8 +95,13 @@ def muster(up: Platform, tmp_path: Path, capsys: pytest.CaptureFixture[str], mon
 
 
 def until(client: Client, job: Job, state: State = State.RUNNING) -> None:
-    """Waits until it does."""
-    client.wait(job.dialect.resource, job.name, lambda _: describe(client, job).summary.state is state)
+    """And all its pods run, where it does."""
+
+    def is_there(_: object) -> bool:
+        found = describe(client, job).summary
+        return found.state is state and (state is not State.RUNNING or found.ready == found.wanted)
+
+    client.wait(job.dialect.resource, job.name, is_there)
 
 
 def test_submit_wait_passes_on_the_code_and_logs_name_their_pods(muster: Muster) -> None:

@@ -7,7 +7,7 @@ import click
 
 from muster.api import errors
 from muster.api.raw import Document
-from muster.cli import choosing
+from muster.cli import choosing, completing
 from muster.cli.connecting import connect
 from muster.cli.session import Session
 from muster.sdk import finding
@@ -17,7 +17,9 @@ from muster.sdk.summaries import State, Surroundings, observe
 
 _PATIENCE_SECONDS = 60.0
 
-names_argument = click.argument("names", metavar="[KIND/]NAME...", nargs=-1, required=True)
+names_argument = click.argument(
+    "names", metavar="[KIND/]NAME...", nargs=-1, required=True, shell_complete=completing.jobs
+)
 wait_option = click.option("--wait/--no-wait", default=True, help="Wait until it has come to pass (the default).")
 
 

@@ -38,7 +38,7 @@ def _head(found: Details, now: float) -> Iterator[str]:
     yield f"Name:         {summary.name}"
     yield f"Namespace:    {summary.namespace}"
     yield f"Kind:         {summary.kind} ({job.document.get('kind')} of {job.document.get('apiVersion')})"
-    own = f" ({summary.phase})" if summary.phase not in ("", str(summary.state)) else ""
+    own = f" (phase {summary.phase})" if summary.phase not in ("", str(summary.state)) else ""
     yield f"State:        {summary.state}{own}{_progress(found)}"
     if summary.why:
         yield f"Why:          {summary.why}"

@@ -10,7 +10,7 @@ import click
 
 from muster.api import errors, raw
 from muster.api.raw import Document
-from muster.cli import choosing, durations, prefixes
+from muster.cli import choosing, completing, durations, prefixes
 from muster.cli.connecting import connect, namespace_option
 from muster.cli.session import Session
 from muster.sdk import finding, gangs, jobs, reading, resources
@@ -43,7 +43,7 @@ class _Options:
 
 
 @click.command()
-@click.argument("name", metavar="[KIND/]NAME")
+@click.argument("name", metavar="[KIND/]NAME", shell_complete=completing.jobs)
 @namespace_option
 @click.option("-f", "--follow", is_flag=True, help="Go on until it has finished.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines (of each pod).")

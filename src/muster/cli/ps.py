@@ -20,6 +20,7 @@ _WIDE = ("Phase", "Nodes")
 _GIVES_WAY = ("Queue", "Age")
 """Columns that are left out, in this order, where a terminal is too narrow to say why as well."""
 _ROOM_FOR_WHY = 24
+_LACK = re.compile(r" of flavor \S+ missing at \S+( \(held by [^)]*\))?")
 _GANG_PREFACE = re.compile(r"^\d+ of the \d+ pods that must start together can be placed: ")
 _GAP = 2
 
@@ -111,8 +112,8 @@ def _cells(job: Summary, now: float, *, brief: bool) -> dict[str, str]:
 
 def in_brief(why: str) -> str:
     """The same with what matters first, for a column that is cut."""
-    plain = _GANG_PREFACE.sub("", why)
-    return plain.replace(" nodes are available: ", " nodes: ").removesuffix(".")
+    plain = _LACK.sub(" missing", _GANG_PREFACE.sub("", why))
+    return plain.replace(" nodes are available: ", " nodes: ").replace(" in ClusterQueue ", " in ").removesuffix(".")
 
 
 def _shortened(nodes: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from muster.api import errors, raw
-from muster.cli import choosing, durations, object_lines, rendering
+from muster.cli import choosing, completing, durations, object_lines, rendering
 from muster.cli.connecting import connect, output_option
 from muster.cli.rendering import Table
 from muster.cli.session import Session
@@ -19,7 +19,9 @@ _PATIENCE_SECONDS = 30.0
 _AMOUNTS = ("capability", "deserved", "guarantee")
 _SHUT = ("Closed", "Closing")
 
-_names_argument = click.argument("names", metavar="[KIND/]NAME...", nargs=-1, required=True)
+_names_argument = click.argument(
+    "names", metavar="[KIND/]NAME...", nargs=-1, required=True, shell_complete=completing.queue_names
+)
 
 
 @click.group()

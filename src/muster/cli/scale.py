@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import click
 
-from muster.cli import choosing
+from muster.cli import choosing, completing
 from muster.cli.connecting import connect, namespace_option
 from muster.cli.session import Session
 from muster.sdk import scaling
 
 
 @click.command()
-@click.argument("name", metavar="[KIND/]NAME")
+@click.argument("name", metavar="[KIND/]NAME", shell_complete=completing.jobs)
 @click.option(
     "--replicas", multiple=True, required=True, metavar="[TASK=]N", help="How many pods; of which task, if several."
 )

@@ -8,7 +8,7 @@ import click
 
 from muster.api import errors, raw
 from muster.api.raw import Document
-from muster.cli import object_lines, targets
+from muster.cli import completing, object_lines, targets
 from muster.cli.connecting import connect, namespace_option, output_option
 from muster.cli.session import Session
 from muster.sdk import gangs, jobs, reading
@@ -39,7 +39,7 @@ class Subject:
 
 
 @click.command()
-@click.argument("what", metavar="[KIND/]NAME")
+@click.argument("what", metavar="[KIND/]NAME", shell_complete=completing.jobs)
 @namespace_option
 @output_option("json", "yaml")
 @click.pass_obj

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.sdk.job_documents import a_condition, a_pod, a_workload, batch, cron, flow, pytorch, volcano
 
 from muster.api import errors
-from muster.cli import cron_times, describe, describe_job, main, ps, queue, rendering, submit_view
+from muster.cli import completing, cron_times, describe, describe_job, main, ps, queue, rendering, submit_view
 from muster.cli.rendering import Table
 from muster.sdk import dialects, gangs, summaries
 from muster.sdk.details import Details, Pod, timeline
@@ -62,7 +62,12 @@ def test_ps_gives_way_on_a_narrow_terminal():
             "1 of the 3 pods that must start together can be placed: 0/2 nodes are available: 2 Insufficient cpu.",
             "0/2 nodes: 2 Insufficient cpu",
         ),
-        ("2 ahead in ClusterQueue gold", "2 ahead in ClusterQueue gold"),
+        (
+            "first in ClusterQueue gold; 2 cpu of flavor a missing at /gold (held by x: 8); 1 tpu of flavor b missing "
+            "at /gold",
+            "first in gold; 2 cpu missing; 1 tpu missing",
+        ),
+        ("waits for quota", "waits for quota"),
     ],
 )
 def test_what_matters_stands_first_where_it_is_cut(why, brief):
@@ -238,3 +243,12 @@ def test_every_part_of_queue_teaches_by_example(name):
     found = queue.command.commands[name]
     assert f"muster queue {name}" in (found.help or "")
     assert all(option.help for option in found.params if isinstance(option, click.Option))
+
+
+def test_completion_is_quiet_where_no_platform_answers(tmp_path, monkeypatch):
+    monkeypatch.setenv("MUSTER_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("MUSTER_SERVER", raising=False)
+    context = click.Context(main.muster, info_name="muster")
+    assert completing.jobs(context, main.muster.params[0], "tr") == []
+    assert completing.queue_names(context, main.muster.params[0], "") == []
