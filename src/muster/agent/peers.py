@@ -171,33 +171,37 @@ class Resolver:
         """Places, and until when they are believed."""
 
     async def find(
-        self, pod: core.Pod, hosts: Collection[str], needed: Collection[str], patience: float = PATIENCE_SECONDS
+        self, pod: core.Pod, hosts: Collection[str], said: Collection[str] = (), needed: Collection[str] = ()
     ) -> dict[str, Place]:
-        """Places of the hosts that have one; after a wait where a needed one has none yet, or one of them is about to
-        say where it listens."""
-        give_up_at = self._clock.monotonic() + patience
-        wanted = set(needed) if len(hosts) > MOST_NAMES else {*hosts, *needed}
+        """Places of the hosts that have one. `said`: those that the pod itself names, in what cannot be changed once it
+        runs: they are looked up anew, and waited for where they are about to say where they listen. `needed`: waited
+        for until they have a place."""
+        give_up_at = self._clock.monotonic() + PATIENCE_SECONDS
+        fixed = {*said, *needed}
+        wanted = fixed if len(hosts) > MOST_NAMES else {*hosts, *fixed}
         places: dict[str, Place | None] = {}
         while wanted:
             for host in wanted:
-                places[host] = await self._place(Key(pod.metadata.namespace, host), pod)
-            wanted = {host for host, place in places.items() if place == _COMING or (not place and host in needed)}
+                places[host] = await self._place(Key(pod.metadata.namespace, host), pod, is_fresh=host in fixed)
+            wanted = {host for host in fixed if places[host] == _COMING or (host in needed and not places[host])}
             if self._clock.monotonic() >= give_up_at:
                 break
             if wanted:
                 await self._clock.sleep(_PAUSE_SECONDS)
         return {host: place for host, place in places.items() if place and place != _COMING}
 
-    async def _place(self, key: Key, asking: core.Pod) -> Place | None:
+    async def _place(self, key: Key, asking: core.Pod, *, is_fresh: bool) -> Place | None:
         known = self._known.get(key)
         now = self._clock.monotonic()
-        if known is not None and known[1] > now:
+        if known is not None and known[1] > now and not is_fresh:
             return known[0]
         place = await self._read(key, asking)
         if len(self._known) > MOST_NAMES:
             self._known = {name: entry for name, entry in self._known.items() if entry[1] > now}
         if place and place != _COMING:
             self._known[key] = (place, now + _KEPT_SECONDS)
+        else:
+            self._known.pop(key, None)
         return place
 
     async def _read(self, key: Key, asking: core.Pod) -> Place | None:

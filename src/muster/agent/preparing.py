@@ -5,7 +5,7 @@ stays as it was when the container started.
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,14 +119,14 @@ class Preparation:
         naming = peers.naming_of(pod)
         if naming is None:
             return None
-        texts = [*peers.texts_of(sources)]
-        for container in (*pod.spec.init_containers, *pod.spec.containers):
-            texts += (*peers.literals(container).values(), *container.command, *container.args)
         own = pod.spec.hostname or pod.metadata.name
-        needed = peers.named_alone(naming, peers.literals(starting)) if starting is not None else set()
-        patience = peers.PATIENCE_SECONDS if starting is not None else 0.0
-        hosts = peers.mentioned(naming, texts) - {own}
-        found = await self._supplies.resolver.find(pod, hosts, needed - {own}, patience)
+        hosts = peers.mentioned(naming, [*peers.texts_of(sources), *_own_texts(pod)]) - {own}
+        said: set[str] = set()
+        needed: set[str] = set()
+        if starting is not None:
+            said = peers.mentioned(naming, _own_texts(pod)) - {own}
+            needed = peers.named_alone(naming, peers.literals(starting)) - {own}
+        found = await self._supplies.resolver.find(pod, hosts, said, needed)
         return Peers(naming, {**found, own: Place(self._supplies.host_ip, own_ports)})
 
     def _materialise(self, pod: core.Pod, sources: Sources, said: Peers | None) -> dict[str, Path]:
@@ -139,6 +139,12 @@ class Preparation:
         if text != self._hosts:
             directories.write_whole(self._home / "hosts", text.encode())
             self._hosts = text
+
+
+def _own_texts(pod: core.Pod) -> Iterator[str]:
+    """What stands in the pod itself."""
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        yield from (*peers.literals(container).values(), *container.command, *container.args)
 
 
 def is_followed(spec: core.PodSpec) -> bool:

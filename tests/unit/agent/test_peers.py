@@ -8,9 +8,10 @@ import pytest
 from muster.agent import peers
 from muster.agent.environment import Sources
 from muster.agent.peers import Peers, Place, Resolver
-from muster.api import core
+from muster.api import core, raw
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object, view_of
+from muster.api.raw import Document
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Bind, Create, Patch, Selection, write_one
@@ -149,9 +150,33 @@ async def test_a_needed_peer_is_waited_for(clock: VirtualClock) -> None:
         assert isinstance(asking, core.Pod)
 
         began = clock.monotonic()
-        assert await resolver.find(asking, {"ddp-master-0"}, ()) == {}
+        assert await resolver.find(asking, {"ddp-master-0"}) == {}
         assert clock.monotonic() == began
-        assert await resolver.find(asking, (), {"ddp-master-0"}) == {}
+        assert await resolver.find(asking, (), (), {"ddp-master-0"}) == {}
         assert clock.monotonic() - began == pytest.approx(peers.PATIENCE_SECONDS, abs=0.2)
         await write_one(store, Bind(core.POD, Key("default", "ddp-master-0"), "n"))
-        assert await resolver.find(asking, (), {"ddp-master-0"}) == {"ddp-master-0": Place("10.0.0.9")}
+        assert await resolver.find(asking, (), (), {"ddp-master-0"}) == {"ddp-master-0": Place("10.0.0.9")}
+
+
+@on_virtual_time
+async def test_where_a_peer_listens_is_waited_for_and_never_that_of_an_earlier_pod(clock: VirtualClock) -> None:
+    env = [{"name": "MASTER_ADDR", "value": "ddp-master-0"}, {"name": "MASTER_PORT", "value": "23456"}]
+    container = {"name": "pytorch", "image": "host", "env": env}
+    document: Document = {
+        "metadata": {"name": "ddp-master-0", "namespace": "ns", "labels": {"training.kubeflow.org/job-name": "ddp"}},
+        "spec": {"nodeName": "n", "containers": [container]},
+        "status": {"podIP": "10.0.0.9"},
+    }
+
+    async def get(_kind: Kind, _key: Key) -> Object | None:
+        return Object(core.POD, raw.encode(document))
+
+    resolver, asking = Resolver(get, clock), a_member()
+    assert await resolver.find(asking, {"ddp-master-0"}) == {}, "not told yet"
+    assert clock.monotonic() == 0.0
+    assert await resolver.find(asking, (), {"ddp-master-0"}) == {}
+    assert clock.monotonic() >= peers.PATIENCE_SECONDS
+    for port in (15001, 15002):
+        document["metadata"]["annotations"] = {"muster.dev/ports": f'{{"23456":{port}}}'}
+        found = await resolver.find(asking, (), {"ddp-master-0"})
+        assert found == {"ddp-master-0": Place("10.0.0.9", {23456: port})}

@@ -137,8 +137,10 @@ def test_an_elastic_job_meets_at_its_first_worker() -> None:
         "PET_MAX_RESTARTS": "3",
         "PET_NPROC_PER_NODE": "2",
         "PET_RDZV_ID": "7",
-        "PET_RDZV_CONF": "a=1,b=2",
-        "PET_STANDALONE": "",
+        "PET_RDZV_CONF": "a=1,b=2,is_host=0",
+        "PET_STANDALONE": "1",
+        "MUSTER_MIN_REPLICAS": "1",
+        "MUSTER_MAX_REPLICAS": "4",
     }
     assert [made["metadata"]["name"] for made in decide(document).services_created] == ["j-worker-0"]
     elastic |= {"rdzvHost": "elsewhere", "rdzvPort": 5, "rdzvBackend": "etcd"}

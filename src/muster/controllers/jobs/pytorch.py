@@ -12,7 +12,7 @@ from muster.api.meta import OwnerReference
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.controllers.jobs.currency import Currency
-from muster.jobs.pytorch import Plan, Seen, make_pods, names, plan
+from muster.jobs.pytorch import Plan, Seen, make_members, make_pods, names, plan
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer
 from muster.runtime.keeping import keep
@@ -63,6 +63,8 @@ class _Keeper:
         self._groups = Informer(store, Selection(volcano.POD_GROUP), clock=clock)
         self._parts = (self._pods, self._services, self._groups)
         self._current = Currency(store, self._jobs, self._pods, _job_of, [self._services, self._groups])
+        self._listed: dict[Key, tuple[str, Document]] = {}
+        """By job: whose members, and which, its ConfigMap shows."""
         self._jobs.on_event(self._job_changed)
         for informer in self._parts:
             informer.index_by("owner", lambda part: [uid] if (uid := _owner(part).uid) else [])
@@ -94,11 +96,12 @@ class _Keeper:
         job = self._jobs.get(key)
         if job is None:
             self._current.forget(key)
+            self._listed.pop(key, None)
             return None
         pods, services, groups = (informer.by_index("owner", job.uid) for informer in self._parts)
         group = next((found for found in groups if found.key.name == key.name), None)
         seen = Seen(
-            job.read(kubeflow.PyTorchJob),
+            names.sized(job.read(kubeflow.PyTorchJob)),
             [pod.read(core.Pod) for pod in sorted(pods, key=lambda pod: pod.key)],
             frozenset(service.key.name for service in services),
             group.read(volcano.PodGroup) if group is not None else None,
@@ -110,6 +113,7 @@ class _Keeper:
             self._events.record(job, told.type, told.reason, told.message)
         if decided.restarts is not None:
             _check(await self._current.write(key, [_restarts(job, decided.restarts)]))
+        await self._list_members(job, seen, is_running=bool(decided.created or pods))
         writes = [
             *_deletes(seen, decided, {found.key.name: found.uid for found in services}),
             *_creates(job, seen, decided),
@@ -122,6 +126,20 @@ class _Keeper:
             expired = Delete(kubeflow.PYTORCH_JOB, key, "Foreground", uid=job.uid, options=_OPTIONS)
             _check(await self._current.write(key, [expired]))
         return decided.again_after
+
+    async def _list_members(self, job: Object, seen: Seen, *, is_running: bool) -> None:
+        """Before the pods that read it; once for each change."""
+        wanted = make_members(seen.job) if is_running else None
+        if wanted is None or self._listed.get(job.key) == (job.uid, wanted["data"]):
+            return
+        key = Key(job.key.namespace, wanted["metadata"]["name"])
+        result = (await self._current.write(job.key, [Create(core.CONFIG_MAP, wanted, _OPTIONS)]))[0]
+        if isinstance(result, Refused) and isinstance(result.error, errors.AlreadyExists):
+            # Its owner as well: what a job of the same name left must not go with that one.
+            body = {"metadata": {"ownerReferences": wanted["metadata"]["ownerReferences"]}, "data": wanted["data"]}
+            result = (await self._current.write(job.key, [Patch(core.CONFIG_MAP, key, body, options=_OPTIONS)]))[0]
+        _check([result])
+        self._listed[job.key] = (job.uid, wanted["data"])
 
     def _tell(self, job: Object, writes: Sequence[Write], results: Sequence[Result]) -> None:
         for write, result in zip(writes, results, strict=True):

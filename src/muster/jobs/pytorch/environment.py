@@ -1,9 +1,12 @@
 """What torch.distributed and torchrun read from a pod's environment: who the master is, how many there are, which one
-this is, and, for elastic jobs, where they meet. torchrun takes `PET_<OPTION>` for any of its options."""
+this is, and, for elastic jobs, where they meet. torchrun takes `PET_<OPTION>` for any of its options.
+
+An elastic job is also told its bounds; who its members are at the moment is in a ConfigMap (`making.make_members`)."""
 
 from muster.api import kubeflow
 from muster.api.kubeflow.defaults import MASTER, WORKER
 from muster.jobs.pytorch import names
+from muster.jobs.pytorch.members import Slot
 
 
 def variables(job: kubeflow.PyTorchJob, role: str, index: int) -> dict[str, str]:
@@ -23,7 +26,7 @@ def variables(job: kubeflow.PyTorchJob, role: str, index: int) -> dict[str, str]
     if job.spec.nproc_per_node is not None:
         found["PET_NPROC_PER_NODE"] = job.spec.nproc_per_node
     if job.spec.elastic_policy is not None:
-        return found | _elastic(job, job.spec.elastic_policy)
+        return found | _elastic(job, job.spec.elastic_policy, Slot(role, index))
     return {**found, "PET_NNODES": str(names.total_replicas(job))}
 
 
@@ -33,30 +36,31 @@ def _processes(job: kubeflow.PyTorchJob) -> int:
     return int(wanted) if wanted.isascii() and wanted.isdecimal() else 1
 
 
-def _elastic(job: kubeflow.PyTorchJob, policy: kubeflow.ElasticPolicy) -> dict[str, str]:
+def _elastic(job: kubeflow.PyTorchJob, policy: kubeflow.ElasticPolicy, slot: Slot) -> dict[str, str]:
     host = policy.rdzv_host or names.pod_name(job.metadata.name, WORKER, 0)
     port = names.port(job, WORKER) if policy.rdzv_port is None else policy.rdzv_port
+    backend = policy.rdzv_backend or "c10d"
+    low, high = names.bounds(job, policy)
     found = {
         "PET_RDZV_ENDPOINT": f"{host}:{port}",
-        "PET_RDZV_BACKEND": policy.rdzv_backend or "c10d",
-        "PET_NNODES": _nodes(job, policy),
+        "PET_RDZV_BACKEND": backend,
+        "PET_NNODES": f"{low}:{high}",
+        "MUSTER_MIN_REPLICAS": str(low),
+        "MUSTER_MAX_REPLICAS": str(high),
     }
+    settings = {setting.key or "": setting.value or "" for setting in policy.rdzv_conf}
+    if backend == "c10d" and policy.rdzv_host is None:
+        # torchrun would find out by comparing names of machines. Where members share one, whoever comes first would
+        # be the host, and the others would lose their meeting point when that one goes.
+        settings.setdefault("is_host", "1" if slot == Slot(WORKER, 0) else "0")
     if policy.max_restarts is not None:
         found["PET_MAX_RESTARTS"] = str(policy.max_restarts)
     if policy.n_proc_per_node is not None:
         found["PET_NPROC_PER_NODE"] = str(policy.n_proc_per_node)
     if policy.rdzv_id is not None:
         found["PET_RDZV_ID"] = policy.rdzv_id
-    if policy.rdzv_conf:
-        found["PET_RDZV_CONF"] = ",".join(f"{setting.key}={setting.value}" for setting in policy.rdzv_conf)
+    if settings:
+        found["PET_RDZV_CONF"] = ",".join(f"{key}={value}" for key, value in settings.items())
     if policy.standalone:
-        found["PET_STANDALONE"] = ""
+        found["PET_STANDALONE"] = "1"
     return found
-
-
-def _nodes(job: kubeflow.PyTorchJob, policy: kubeflow.ElasticPolicy) -> str:
-    worker = (job.spec.pytorch_replica_specs or {}).get(WORKER, kubeflow.ReplicaSpec(replicas=0))
-    count = names.replicas(worker)
-    low = count if policy.min_replicas is None else policy.min_replicas
-    high = max(low, count) if policy.max_replicas is None else policy.max_replicas
-    return f"{low}:{high}"

@@ -12,6 +12,9 @@ from muster.jobs.volcano import minimum
 from muster.jobs.volcano.names import GROUP, TASK
 from muster.jobs.volcano.plugins.changing import set_variables
 
+MEMBERS_VOLUME = "muster-members"
+MEMBERS_PATH = "/etc/muster"
+
 
 def make_pods(job: kubeflow.PyTorchJob, document: Document, wanted: Sequence[Slot]) -> list[Document]:
     """`document`: the job as stored."""
@@ -39,10 +42,41 @@ def _pod(job: kubeflow.PyTorchJob, document: Document, slot: Slot) -> Document:
     added = environment.variables(job, slot.role, slot.number)
     for container in objects(spec, "containers"):
         set_variables(container, added)
+    if job.spec.elastic_policy is not None:
+        _show_members(job, spec)
     annotations = {**child(metadata, "annotations"), TASK: slot.role.lower(), GROUP: job.metadata.name}
     made = _metadata(job, slot)
     made["labels"] = {**child(metadata, "labels"), **made["labels"]}
     return {"metadata": {**made, "annotations": annotations}, "spec": spec}
+
+
+def _show_members(job: kubeflow.PyTorchJob, spec: Document) -> None:
+    source = {"name": MEMBERS_VOLUME, "configMap": {"name": names.members_name(job.metadata.name), "optional": True}}
+    spec["volumes"] = [*objects(spec, "volumes"), source]
+    for container in objects(spec, "containers"):
+        mount = {"name": MEMBERS_VOLUME, "mountPath": MEMBERS_PATH}
+        container["volumeMounts"] = [*objects(container, "volumeMounts"), mount]
+
+
+def make_members(job: kubeflow.PyTorchJob) -> Document | None:
+    """A ConfigMap of who is in an elastic job, by role and line by line, for them to read while they run. None: the job
+    is not elastic, and all know from the beginning."""
+    if job.spec.elastic_policy is None:
+        return None
+    listed = {
+        f"{role.lower()}.host": "".join(
+            f"{names.pod_name(job.metadata.name, role, index)}\n" for index in range(names.replicas(spec))
+        )
+        for role, spec in names.roles(job)
+    }
+    return {
+        "metadata": {
+            "name": names.members_name(job.metadata.name),
+            "namespace": job.metadata.namespace,
+            "ownerReferences": [owner_reference(job)],
+        },
+        "data": listed,
+    }
 
 
 def make_service(job: kubeflow.PyTorchJob, slot: Slot) -> Document:
@@ -91,7 +125,7 @@ def group_changes(job: kubeflow.PyTorchJob, group: volcano.PodGroup) -> Document
 
 def _group_spec(job: kubeflow.PyTorchJob) -> Document:
     policy = names.policy(job).scheduling_policy or kubeflow.SchedulingPolicy()
-    members = names.total_replicas(job) if policy.min_available is None else policy.min_available
+    members = names.least_members(job) if policy.min_available is None else policy.min_available
     least: Mapping[str, JSON] | None = policy.min_resources
     if least is None:
         parts = [

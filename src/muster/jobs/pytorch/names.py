@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from muster.api import kubeflow
 from muster.api.kubeflow.defaults import CONTAINER, MASTER, PORT, PORT_NAME, WORKER
+from muster.api.kueue import sizing
 
 OPERATOR = "training.kubeflow.org/operator-name"
 JOB = "training.kubeflow.org/job-name"
@@ -32,6 +35,40 @@ def replicas(spec: kubeflow.ReplicaSpec) -> int:
 
 def total_replicas(job: kubeflow.PyTorchJob) -> int:
     return sum(replicas(spec) for _, spec in roles(job))
+
+
+def sized(job: kubeflow.PyTorchJob) -> kubeflow.PyTorchJob:
+    """The job with as many pods as quota lets it have now: never more than it wants."""
+    sizes = sizing.read_sizes(job.metadata.annotations)
+    if not sizes or job.spec.elastic_policy is None:
+        return job
+    specs = {
+        role: replace(spec, replicas=min(replicas(spec), sizes.get(role.lower(), replicas(spec))))
+        for role, spec in roles(job)
+    }
+    return replace(job, spec=replace(job.spec, pytorch_replica_specs=specs))
+
+
+def bounds(job: kubeflow.PyTorchJob, policy: kubeflow.ElasticPolicy) -> tuple[int, int]:
+    """How few workers an elastic job can do with, and how many it can use."""
+    worker = (job.spec.pytorch_replica_specs or {}).get(WORKER, kubeflow.ReplicaSpec(replicas=0))
+    count = replicas(worker)
+    low = count if policy.min_replicas is None else policy.min_replicas
+    return low, max(low, count) if policy.max_replicas is None else policy.max_replicas
+
+
+def least_members(job: kubeflow.PyTorchJob) -> int:
+    """Without which the job does not start: all, or where it is elastic as many as it can do with."""
+    elastic = job.spec.elastic_policy
+    if elastic is None:
+        return total_replicas(job)
+    low = bounds(job, elastic)[0]
+    return sum(min(replicas(spec), low) if role == WORKER else replicas(spec) for role, spec in roles(job))
+
+
+def members_name(job: str) -> str:
+    """Of the ConfigMap that lists them."""
+    return f"{job}-members"
 
 
 def has_master(job: kubeflow.PyTorchJob) -> bool:

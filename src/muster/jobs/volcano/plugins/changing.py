@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from muster.api import volcano
 from muster.api.documents import child, objects
+from muster.api.kueue import sizing
 from muster.api.raw import JSON, Document
 from muster.jobs.volcano import names
 
@@ -60,8 +61,10 @@ def host_of(job: volcano.Job, task: volcano.TaskSpec, index: int) -> str:
 
 
 def hosts_of(job: volcano.Job, task: volcano.TaskSpec) -> list[str]:
-    """Of all its pods. Those of a task that names the host itself share that name."""
-    count = min(task.replicas or 0, 1) if task.template.spec.hostname else task.replicas or 0
+    """Of all its pods that quota lets it have now. Those of a task that names the host itself share that name."""
+    wanted = task.replicas or 0
+    sizes = sizing.read_sizes(job.metadata.annotations) or {}
+    count = min(wanted, sizes.get(names.task_name(task), wanted), 1 if task.template.spec.hostname else wanted)
     return [host_of(job, task, index) for index in range(count)]
 
 

@@ -1,5 +1,10 @@
-"""pytorch: what torch.distributed asks for: who the master is, how many there are, and which of them one is."""
+"""pytorch: what torch.distributed asks for: who the master is, how many there are, and which of them one is.
 
+With `--min-nodes` or `--max-nodes` (ours) the job is elastic: torchrun is told, by the variables that it reads its
+options from, to meet at the master and to go on while so many are there.
+"""
+
+from collections.abc import Mapping
 from typing import ClassVar
 
 from muster.api import volcano
@@ -23,6 +28,8 @@ class PyTorch(PodsOnly):
         "wait-master-enabled": bool,
         "wait-master-timeout": int,
         "wait-master-image": str,
+        "min-nodes": int,
+        "max-nodes": int,
     }
 
     def __init__(self, arguments: Arguments) -> None:
@@ -32,6 +39,9 @@ class PyTorch(PodsOnly):
         self.is_awaited = arguments.flag("wait-master-enabled")
         self.waiting_seconds = arguments.number("wait-master-timeout", WAITING_SECONDS)
         self.waiting_image = arguments.text("wait-master-image", WAITING_IMAGE)
+        self.is_elastic = not arguments.values.keys().isdisjoint(("min-nodes", "max-nodes"))
+        self.least = arguments.number("min-nodes", 0)
+        self.most = arguments.number("max-nodes", 0)
 
     def change_pod(self, pod: Document, job: volcano.Job) -> None:
         master, role = changing.find_task(job, self.master), changing.task_of(pod)
@@ -46,11 +56,26 @@ class PyTorch(PodsOnly):
         if role in (self.master, self.worker):
             rank = changing.index_of(pod) + (1 if role == self.worker else 0)
             variables["RANK"] = str(rank)
+            if self.is_elastic:
+                variables |= self._elastic(job, variables, is_host=rank == 0)
         for container in changing.containers(pod, init=False):
             changing.open_port(container, PORT_NAME, self.port)
             changing.set_variables(container, variables)
         if self.is_awaited and role == self.worker:
             self._await(pod, address)
+
+    def _elastic(self, job: volcano.Job, known: Mapping[str, str], *, is_host: bool) -> dict[str, str]:
+        least = max(1, self.least or job.spec.min_available or 0)
+        most = max(least, self.most or int(known["WORLD_SIZE"]))
+        return {
+            "PET_NNODES": f"{least}:{most}",
+            "PET_RDZV_BACKEND": "c10d",
+            "PET_RDZV_ENDPOINT": f"{known['MASTER_ADDR']}:{known['MASTER_PORT']}",
+            # Members may share a machine: then torchrun cannot tell by its name who the host is.
+            "PET_RDZV_CONF": f"is_host={int(is_host)}",
+            "MUSTER_MIN_REPLICAS": str(least),
+            "MUSTER_MAX_REPLICAS": str(most),
+        }
 
     def _await(self, pod: Document, address: str) -> None:
         listed = pod["spec"].get("initContainers") or []

@@ -1,0 +1,71 @@
+"""torchrun goes on with more workers, and with fewer, as an elastic PyTorchJob is scaled; and they hear of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e import torch_jobs
+from tests.e2e.cli_platform import Platform
+
+torch_jobs.require_torch()
+
+JOB = "elastic"
+EPOCHS = 40
+LISTENER = """
+while sleep 0.2; do
+  now="$(wc -l < $MUSTER_VOLUME_MUSTER_MEMBERS/worker.host) $(wc -l < $MUSTER_HOSTS_FILE)"
+  [ "$now" = "$before" ] || echo "$now of $MUSTER_MIN_REPLICAS to $MUSTER_MAX_REPLICAS"
+  before=$now
+done &
+"""
+"""Beside the training: says how many members there are, each time that it changes."""
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[Platform]:
+    with torch_jobs.training_platform() as found:
+        yield found
+
+
+def worlds(up: Platform) -> list[int]:
+    """How many trained together, one after the other."""
+    seen = [epoch for text in said(up) for epoch in torch_jobs.epochs(text)]
+    found: list[int] = []
+    for _, _, world in sorted(set(seen)):
+        if not found or found[-1] != world:
+            found.append(world)
+    return found
+
+
+def said(up: Platform) -> list[str]:
+    return [torch_jobs.logs(up, name) for name in torch_jobs.pods_of(up, JOB)]
+
+
+def scale(up: Platform, workers: int) -> None:
+    done = up.muster("scale", f"pytorchjob/{JOB}", "--replicas", str(workers))
+    assert done.returncode == 0, done.stderr
+
+
+def test_training_goes_on_while_workers_come_and_go(up: Platform, tmp_path: Path) -> None:
+    job = torch_jobs.example("pytorch-elastic.yaml", tmp_path, EPOCHS)
+    container = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container["command"][2] = LISTENER + container["command"][2]
+    torch_jobs.submit(up, job)
+
+    def reached(wanted: list[int], seconds: float) -> None:
+        torch_jobs.until(up, JOB, lambda: worlds(up) == wanted, seconds)
+
+    reached([2], 40)
+    scale(up, 3)
+    reached([2, 3], 40)
+    scale(up, 2)
+    reached([2, 3, 2], 60)
+    torch_jobs.until(up, JOB, lambda: torch_jobs.conditions(up, JOB).keys() & {"Succeeded", "Failed"})
+    assert torch_jobs.conditions(up, JOB).get("Succeeded") == "True", torch_jobs.everything(up, JOB)
+    text = "\n".join(said(up))
+    assert f"epoch {EPOCHS}/{EPOCHS}" in text
+    assert "2 members agree on 129 weights" in text
+    heard = [line for line in torch_jobs.logs(up, f"{JOB}-worker-0").splitlines() if line.endswith(" of 2 to 4")]
+    assert heard[0] == "2 2 of 2 to 4"
+    assert "3 3 of 2 to 4" in heard
+    assert heard[-1] == "2 2 of 2 to 4"
