@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SUITE  ?= all
 
-.PHONY: up demo test test-postgres kubectl test-kubectl check format bench docs conformance clean
+.PHONY: up demo test test-postgres kubectl test-kubectl test-torch check format bench docs conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -39,6 +39,14 @@ kubectl:                ## build that kubectl into build/bin
 
 test-kubectl: $(STAMP)  ## the kubectl tests with that kubectl
 	KUBECTL="$(CURDIR)/build/bin/kubectl" $(BIN)/python -m pytest tests/e2e/test_kubectl.py
+
+# An interpreter that has PyTorch; Debian's package belongs to the system's own.
+TORCH_PYTHON ?= /usr/bin/python3
+
+test-torch: $(STAMP)    ## distributed training with a real PyTorch; as root it installs Debian's where there is none
+	@$(TORCH_PYTHON) -c 'import torch' 2>/dev/null || tools/install-torch
+	TORCH_PYTHON="$(TORCH_PYTHON)" $(BIN)/python -m pytest -n 2 --dist loadfile tests/e2e/test_torch_ddp.py \
+	  tests/e2e/test_torch_elastic.py
 
 check: $(STAMP)         ## formatting, lint, types, import contracts, rendered docs
 	$(BIN)/ruff format --check .
