@@ -26,6 +26,7 @@ from muster.api.kinds import Kind
 from muster.api.managing import Find, TakeIn
 from muster.api.objects import Object
 from muster.api.volcano import resource_groups, taking_in
+from muster.controllers.allocations import AllocationController
 from muster.controllers.configured import SchedulerConfiguration, read_quota
 from muster.controllers.events import EventCleaner
 from muster.controllers.garbage import GarbageCollector
@@ -287,6 +288,7 @@ def _controllers(
     return chosen | {
         "scheduler": scheduler.run,
         "pod groups": PodGroupController(store, clock).run,
+        "allocations": AllocationController(store, clock).run,
         "batch jobs": BatchJobController(store, clock).run,
         "volcano jobs": VolcanoJobController(store, clock).run,
         "pytorch jobs": PyTorchJobController(store, clock).run,

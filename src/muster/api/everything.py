@@ -4,7 +4,7 @@ Order matters to `Registry.find`: built-in kinds stand first, so that `job` mean
 Volcano's is `vcjob` or `job.batch.volcano.sh`, as it is with kubectl.
 """
 
-from muster.api import batch, coordination, core, kubeflow, kueue, node, policy, scheduling, volcano
+from muster.api import batch, coordination, core, kubeflow, kueue, muster, node, policy, scheduling, volcano
 from muster.api.registry import Registry
 
 REGISTRY = Registry(
@@ -18,5 +18,6 @@ REGISTRY = Registry(
         *kubeflow.KINDS,
         *kueue.KINDS,
         *volcano.KINDS,
+        *muster.KINDS,
     )
 )

@@ -7,7 +7,7 @@ together hands `take_in` to the store.
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from muster.api import batch, core, errors, kubeflow, kueue, volcano
+from muster.api import batch, core, errors, kubeflow, kueue, muster, volcano
 from muster.api.core.defaults import NAMESPACE_LABEL
 from muster.api.documents import child, made_child, objects, text
 from muster.api.everything import REGISTRY
@@ -96,6 +96,7 @@ def _owner(owner: Document, namespace: str, find: Find) -> Object | None:
 
 _HELD: Final[Mapping[Kind, Callable[[Document], bool]]] = {
     batch.JOB: lambda job: child(job, "spec").get("suspend") is True,
+    muster.ALLOCATION: lambda allocation: child(allocation, "spec").get("suspend") is True,
     kubeflow.PYTORCH_JOB: lambda job: child(job, "spec", "runPolicy").get("suspend") is True,
     volcano.JOB: lambda job: child(job, "metadata", "annotations").get(names.HELD_ANNOTATION) == "true",
 }
@@ -167,6 +168,7 @@ def _add(document: Document, field: str, value: object) -> None:
 _BY_KIND: Final[Mapping[Kind, Callable[[Document, Find], None]]] = {
     batch.JOB: _hold_job,
     kubeflow.PYTORCH_JOB: _hold_pytorch_job,
+    muster.ALLOCATION: _hold_job,
     volcano.JOB: _hold_volcano_job,
     core.POD: _hold_pod,
 }

@@ -8,7 +8,7 @@ the controllers say what is wrong, as they do when it changes later.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from muster.api import batch, core, errors, kubeflow, kueue, objects, raw, scheduling, volcano
+from muster.api import batch, core, errors, kubeflow, kueue, muster, objects, raw, scheduling, volcano
 from muster.api.errors import FieldError
 from muster.api.kinds import Kind
 from muster.api.kueue import labels, names
@@ -154,7 +154,7 @@ class Admitting:
 
 _CHECKED = frozenset({core.POD, volcano.JOB, volcano.POD_GROUP, volcano.QUEUE})
 _CHECKED_LATER = frozenset({volcano.QUEUE})
-_QUEUED = frozenset({batch.JOB, kubeflow.PYTORCH_JOB, volcano.JOB, core.POD})
+_QUEUED = frozenset({batch.JOB, kubeflow.PYTORCH_JOB, volcano.JOB, muster.ALLOCATION, core.POD})
 _QUEUES = Selection(volcano.QUEUE)
 
 

@@ -16,6 +16,7 @@ from muster.controllers.quota.ancestry import Ancestry, controller_of
 from muster.controllers.quota.metrics import QuotaMetrics
 from muster.controllers.quota.surroundings import Surroundings
 from muster.quota.integrations import following, jobs, subjects
+from muster.quota.integrations.allocation import Allocations
 from muster.quota.integrations.batch_job import BatchJobs
 from muster.quota.integrations.contract import Conflicting, JobIntegration
 from muster.quota.integrations.pytorch_job import PyTorchJobs
@@ -29,7 +30,7 @@ from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Event, Selection, Store, Write
 
-INTEGRATIONS: tuple[JobIntegration, ...] = (BatchJobs(), PyTorchJobs(), VolcanoJobs())
+INTEGRATIONS: tuple[JobIntegration, ...] = (BatchJobs(), PyTorchJobs(), VolcanoJobs(), Allocations())
 _WORKERS = 8
 _SOON_SECONDS = 0.005
 _LATER_SECONDS = 10.0

@@ -1,8 +1,8 @@
-"""Tables of the kinds of Kueue, Volcano and Kubeflow, with the columns that their own CRDs print."""
+"""Tables of the kinds of Kueue, Volcano and Kubeflow, with the columns that their own CRDs print; and of our own."""
 
 from collections.abc import Callable, Mapping, Sequence
 
-from muster.api import kubeflow, kueue, volcano
+from muster.api import kubeflow, kueue, muster, volcano
 from muster.api.kinds import Kind
 from muster.api.meta import Instant
 from muster.api.objects import Object
@@ -112,6 +112,22 @@ def _pytorch_job(found: Object) -> Sequence[JSON]:
     return (current[-1] if current else "",)
 
 
+def _allocation(found: Object) -> Sequence[JSON]:
+    allocation = found.read(muster.Allocation)
+    spec, status = allocation.spec, allocation.status
+    nodes = sorted({resource.node for resource in status.resources if resource.node})
+    return (
+        status.phase or "",
+        spec.task_type,
+        spec.slots or 0,
+        f"{status.pods_ready or 0}/{spec.pods or 1}",
+        spec.pool or "",
+        spec.owner or "",
+        spec.task_id,
+        ",".join(nodes),
+    )
+
+
 PRINTERS: Mapping[Kind, Printer] = {
     kueue.CLUSTER_QUEUE: _printer(
         (
@@ -157,4 +173,11 @@ PRINTERS: Mapping[Kind, Printer] = {
         (Column("Tier", "integer"), Column("TierName"), Column("NodeCount", "integer")), _hyper_node
     ),
     kubeflow.PYTORCH_JOB: _printer((Column("State"),), _pytorch_job),
+    muster.ALLOCATION: _printer(
+        (
+            Column("Phase"), Column("Type"), Column("Slots", "integer"), Column("Ready"), Column("Pool"),
+            Column("Owner", priority=1), Column("Task", priority=1), Column("Nodes", priority=1),
+        ),
+        _allocation,
+    ),
 }  # fmt: skip
