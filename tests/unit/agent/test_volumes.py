@@ -43,6 +43,22 @@ def test_a_config_map_is_one_file_a_key(tmp_path: Path) -> None:
     assert stat.S_IMODE((path / "a.txt").stat().st_mode) == 0o440
 
 
+def test_a_volume_follows_its_source_and_nothing_else(tmp_path: Path) -> None:
+    shown: dict[str, volumes.Shown] = {}
+
+    def show(data: dict[str, bytes]) -> Path:
+        found = facts({"name": "v", "configMap": {"name": "m"}})
+        return volumes.materialise(tmp_path / "volumes", found, Sources({"m": data}), shown)["v"]
+
+    path = show({"a": b"1", "b": b"1", "c": b"1"})
+    before = {name: (path / name).stat().st_ino for name in "abc"}
+    (path / "own").write_text("of the container")
+    show({"a": b"1", "b": b"2"})
+    assert {name.name: name.read_text() for name in path.iterdir()} == {"a": "1", "b": "2", "own": "of the container"}
+    assert (path / "a").stat().st_ino == before["a"], "what has not changed is left alone"
+    assert (path / "b").stat().st_ino != before["b"], "a file is replaced as a whole"
+
+
 def test_items_choose_keys_and_paths(tmp_path: Path) -> None:
     items = [{"key": "id", "path": "deep/key", "mode": 0o400}]
     path = made(tmp_path, {"name": "v", "secret": {"secretName": "keys", "items": items}})["v"]

@@ -11,7 +11,7 @@ from muster.api import core, kubeflow, patching, timestamps
 from muster.api.kubeflow.defaults import default_pytorch_job
 from muster.api.meta import Instant
 from muster.api.raw import JSON, Document
-from muster.jobs.pytorch import Plan, Seen, Slot, make_pods, names, plan
+from muster.jobs.pytorch import Plan, Seen, Slot, make_members, make_pods, names, plan
 from muster.jobs.pytorch.environment import variables
 
 NOW = Instant(1_800_000_000.0)
@@ -146,6 +146,57 @@ def test_an_elastic_job_meets_at_its_first_worker() -> None:
     elastic |= {"rdzvHost": "elsewhere", "rdzvPort": 5, "rdzvBackend": "etcd"}
     found = variables(view(a_job(workers=3, elasticPolicy=elastic)), "Worker", 1)
     assert (found["PET_RDZV_ENDPOINT"], found["PET_RDZV_BACKEND"]) == ("elsewhere:5", "etcd")
+
+
+def test_only_the_worker_that_others_meet_at_hosts_the_rendezvous() -> None:
+    elastic: Document = {"minReplicas": 1, "maxReplicas": 4}
+    job = view(a_job(workers=3, elasticPolicy=elastic))
+    told = {slot: variables(job, *slot)["PET_RDZV_CONF"] for slot in (Slot("Worker", 0), Slot("Master", 0))}
+    assert told == {("Worker", 0): "is_host=1", ("Master", 0): "is_host=0"}
+    elsewhere = view(a_job(elasticPolicy={**elastic, "rdzvHost": "etcd", "rdzvBackend": "etcd"}))
+    assert "PET_RDZV_CONF" not in variables(elsewhere, "Worker", 0)
+    decided: Document = {**elastic, "rdzvConf": [{"key": "is_host", "value": "0"}]}
+    assert variables(view(a_job(elasticPolicy=decided)), "Worker", 0)["PET_RDZV_CONF"] == "is_host=0"
+
+
+def test_an_elastic_job_starts_with_as_few_as_it_can_do_with_and_lists_its_members() -> None:
+    document = a_job(workers=3, elasticPolicy={"minReplicas": 2, "maxReplicas": 4})
+    made = plan(Seen(view(document), ()), NOW)
+    assert made.group_created is not None
+    assert made.group_created["spec"]["minMember"] == 3, "the master and two workers"
+    listed = make_members(view(document))
+    assert listed is not None
+    assert listed["data"] == {"master.host": "j-master-0\n", "worker.host": "j-worker-0\nj-worker-1\nj-worker-2\n"}
+    (pod,) = make_pods(view(document), document, [Slot("Worker", 1)])
+    assert pod["spec"]["volumes"][-1]["configMap"]["name"] == listed["metadata"]["name"] == "j-members"
+    assert pod["spec"]["containers"][0]["volumeMounts"][-1]["mountPath"] == "/etc/muster"
+    assert make_members(view(a_job())) is None
+
+
+SIZES = {
+    "nobody said so": (None, 3),
+    "fewer": ('{"worker":2}', 2),
+    "never more than it wants": ('{"worker":9}', 3),
+    "another role": ('{"master":1}', 3),
+    "what nobody can read": ("{", 3),
+}
+
+
+@pytest.mark.parametrize(("told", "wanted"), SIZES.values(), ids=SIZES.keys())
+def test_an_elastic_job_has_as_many_workers_as_quota_lets_it(told: str | None, wanted: int) -> None:
+    document = a_job(workers=3, elasticPolicy={"minReplicas": 1, "maxReplicas": 4})
+    document["metadata"]["annotations"] = {"muster.dev/admitted-replicas": told} if told else {}
+    job = names.sized(view(document))
+    assert names.replicas(dict(names.roles(job))["Worker"]) == wanted
+    crew = [a_pod("worker", index) for index in range(3)]
+    ended = [pod.metadata.name for pod in plan(Seen(job, crew), NOW).ended]
+    assert ended == [f"j-worker-{index}" for index in range(wanted, 3)]
+
+
+def test_a_job_that_is_not_elastic_keeps_its_size() -> None:
+    document = a_job(workers=3)
+    document["metadata"]["annotations"] = {"muster.dev/admitted-replicas": '{"worker":1}'}
+    assert names.sized(view(document)) == view(document)
 
 
 RUNNING = {"Running": ("True", "PyTorchJobRunning", "PyTorchJob j is running.")}

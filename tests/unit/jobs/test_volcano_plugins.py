@@ -105,6 +105,32 @@ def test_pytorch(task, number, rank):
     assert "initContainers" not in pod["spec"]
 
 
+def test_an_elastic_pytorch_job_tells_torchrun_where_to_meet_and_how_many_may_come():
+    told = [
+        variables(pod_of({"pytorch": ["--min-nodes=2", "--max-nodes=4"]}, MASTER, WORKERS, task=task))
+        for task in (0, 1)
+    ]
+    assert {name: value for name, value in told[0].items() if name.startswith(("PET", "MUSTER"))} == {
+        "PET_NNODES": "2:4",
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": "j-master-0.j:23456",
+        "PET_RDZV_CONF": "is_host=1",
+        "MUSTER_MIN_REPLICAS": "2",
+        "MUSTER_MAX_REPLICAS": "4",
+    }
+    assert told[1]["PET_RDZV_CONF"] == "is_host=0"
+    by_default = variables(pod_of({"pytorch": ["--max-nodes=1"]}, MASTER, WORKERS))
+    assert by_default["PET_NNODES"] == "3:3", "never fewer at most than at least, which is minAvailable"
+
+
+def test_hosts_are_those_that_quota_lets_a_job_have():
+    document = job_document(MASTER, WORKERS, plugins={"svc": []})
+    document["metadata"]["annotations"] = {"muster.dev/admitted-replicas": '{"worker":1}'}
+    job = as_job(document)
+    data = load(job).plugins[0].objects(job, None)[1].document["data"]
+    assert (data["worker.host"], data["VC_WORKER_NUM"], data["VC_MASTER_NUM"]) == ("j-worker-0.j", "1", "1")
+
+
 def test_pytorch_workers_may_wait_for_the_master():
     arguments = {"pytorch": ["--wait-master-enabled", "--wait-master-timeout=7"]}
     (waiting,) = pod_of(arguments, MASTER, WORKERS, task=1)["spec"]["initContainers"]
