@@ -4,12 +4,17 @@ from importlib.resources import files
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 
 def migrate(engine: Engine) -> None:
     with engine.begin() as connection:
-        configuration = Config()
-        configuration.set_main_option("script_location", str(files("muster.records") / "migrations"))
-        configuration.attributes["connection"] = connection
-        command.upgrade(configuration, "head")
+        command.upgrade(configuration(connection), "head")
+
+
+def configuration(connection: Connection) -> Config:
+    """For Alembic's commands on this connection."""
+    found = Config()
+    found.set_main_option("script_location", str(files("muster.records") / "migrations"))
+    found.attributes["connection"] = connection
+    return found

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,13 @@ async def a_database(path: Path) -> Database:
     return found
 
 
-def add(name: str) -> object:
-    return lambda connection: connection.execute(insert(THINGS).values(name=name)).inserted_primary_key[0]
+def add(name: str) -> Callable[[Connection], int]:
+    def change(connection: Connection) -> int:
+        made = connection.execute(insert(THINGS).values(name=name)).inserted_primary_key
+        assert made is not None
+        return int(made[0])
+
+    return change
 
 
 def names(connection: Connection) -> list[str]:
@@ -74,8 +80,8 @@ async def test_changes_that_wait_share_one_commit(tmp_path: Path) -> None:
 async def test_foreign_keys_hold_and_the_log_is_synchronous(tmp_path: Path) -> None:
     database = await a_database(tmp_path)
     for pragma, value in (("foreign_keys", 1), ("synchronous", 2), ("journal_mode", "wal")):
-        found = await database.read(lambda connection, name=pragma: connection.scalar(text(f"PRAGMA {name}")))
-        assert found == value
+        asked = text(f"PRAGMA {pragma}")
+        assert await database.read(lambda connection, asked=asked: connection.scalar(asked)) == value  # type: ignore[misc]
     await database.close()
 
 

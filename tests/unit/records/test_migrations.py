@@ -1,0 +1,68 @@
+"""Migrations make the schema that the tables describe, in every database, and can be undone."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, inspect
+
+from muster.records import METADATA, Database
+from muster.records import tables_accounts as tables
+from muster.records.migrating import configuration
+from muster.records.paging import Window
+from muster.testing.databases import fresh_database
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    async with fresh_database(tmp_path) as found:
+        yield found
+
+
+# SQLite cannot be asked what an index over expressions is made of.
+@pytest.mark.filterwarnings("ignore:autogenerate skipping metadata-specified expression-based index")
+@pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based index")
+async def test_the_migrated_schema_is_what_the_tables_say(database: Database) -> None:
+    ours = {table.name for table in vars(tables).values() if getattr(table, "metadata", None) is METADATA}
+
+    def compare(connection: Connection) -> list[object]:
+        options = {"include_name": lambda name, kind, parents: kind != "table" or name in ours, "compare_type": True}
+        return list(compare_metadata(MigrationContext.configure(connection, opts=options), METADATA))
+
+    different = [each for each in await database.read(compare) if _table(each) in ours]
+    assert different == []
+    found = await database.read(lambda connection: set(inspect(connection).get_table_names()))
+    assert ours <= found
+
+
+def _table(difference: object) -> str:
+    last = difference[-1] if isinstance(difference, tuple) else None
+    return str(getattr(getattr(last, "table", last), "name", ""))
+
+
+async def test_all_can_be_undone_and_done_again(database: Database) -> None:
+    def there_and_back(connection: Connection) -> set[str]:
+        command.downgrade(configuration(connection), "base")
+        left = set(inspect(connection).get_table_names())
+        command.upgrade(configuration(connection), "head")
+        return left
+
+    before = await database.read(lambda connection: set(inspect(connection).get_table_names()))
+    assert await database.write(there_and_back) == {"alembic_version"}
+    assert await database.read(lambda connection: set(inspect(connection).get_table_names())) == before
+
+
+@pytest.mark.parametrize(
+    ("offset", "limit", "page"),
+    [
+        (0, 0, (0, 5)), (0, 2, (0, 2)), (4, 2, (4, 5)), (5, 2, (5, 5)), (9, 2, (5, 5)), (0, -1, (0, 5)),
+        (0, -2, (0, 0)), (-2, 0, (3, 5)), (-9, 3, (0, 3)), (2, 100, (2, 5)),
+    ],
+)  # fmt: skip
+def test_where_a_page_begins_and_ends(offset: int, limit: int, page: tuple[int, int]) -> None:
+    assert Window(offset, limit).within(5) == page
