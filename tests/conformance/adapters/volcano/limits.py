@@ -25,6 +25,15 @@ JOB_BY_JOB = (
     "jobs of one queue take turns by their dominant share; here a queue is served by priority and time, and whoever is "
     "to have a share gets a queue of his own: then the stated amounts come out"
 )
+ANCESTORS = (
+    "reclaims from a queue whose parent has no more than it deserves: `ancestorReclaimLevel` says how far up Volcano "
+    "looks, and Muster always looks up to where the two meet, so that what a department deserves does not depend on "
+    "how it divides it"
+)
+IN_VAIN = (
+    "evicts pods for a job that cannot be placed even then: in Muster nobody is evicted unless the one for whom it "
+    "happens is placed"
+)
 UNCOMPARED = "the Go test compares nothing: it returns before it looks at what is expected"
 PLUGIN = "a plugin that exists only in Volcano's test"
 
@@ -57,13 +66,13 @@ def of_queue_session(case: Case) -> str | None:
 
 def shares_queue_by_job(case: Case) -> bool:
     """Whether several jobs of one queue share it by what they have."""
-    jobs = {job_of(pod): _queue(case, pod) for pod in pending(case)}
+    jobs = {job_of(pod): queue_of(case, pod) for pod in pending(case)}
     is_asked = any(plugin["name"] == "drf" and plugin.get("enableJobOrder") for plugin in plugins(case))
     return is_asked and len(set(jobs.values())) < len(jobs)
 
 
 def _of_order(case: Case) -> str | None:
-    jobs = {job_of(pod): _queue(case, pod) for pod in pending(case)}
+    jobs = {job_of(pod): queue_of(case, pod) for pod in pending(case)}
     if len(jobs) < 2 or not _compete(case):
         return None
     if len(set(jobs.values())) > 1 and any(plugin.get("enableQueueOrder") for plugin in plugins(case)):
@@ -107,7 +116,7 @@ def pending(case: Case) -> list[dict[str, Any]]:
         if not pod["spec"].get("nodeName")
         and (pod.get("status") or {}).get("phase") == "Pending"
         and not pod["metadata"].get("deletionTimestamp")
-        and _queue(case, pod) is not None
+        and queue_of(case, pod) is not None
     ]
 
 
@@ -122,7 +131,7 @@ def job_of(pod: dict[str, Any]) -> str:
     return f"{meta['namespace']}/{(meta.get('annotations') or {}).get('scheduling.k8s.io/group-name', '')}"
 
 
-def _queue(case: Case, pod: dict[str, Any]) -> str | None:
+def queue_of(case: Case, pod: dict[str, Any]) -> str | None:
     """The queue of the pod's job; None where there is no such job, or no such queue."""
     known = {queue["metadata"]["name"] for queue in case.get("queues") or ()}
     for group in case.get("podGroups") or ():

@@ -4,7 +4,7 @@ from typing import Any
 
 from muster.api import raw
 from muster.api.raw import Document
-from tests.conformance.adapters.volcano import limits, sessions
+from tests.conformance.adapters.volcano import limits, reclaiming, sessions
 from tests.conformance.adapters.volcano.quota_worlds import Part, QuotaWorld, key_of
 from tests.conformance.adapters.volcano.sessions import Session, outcome_of
 from tests.conformance.cases import Adapters, Case, Failed, NotApplicable, Outcome, Passed
@@ -61,7 +61,10 @@ def run(case: Case) -> Outcome:
         return NotApplicable(missing)
     session = QueueSession(case)
     found = outcome_of(case, session)
-    return found if not isinstance(found, Passed) else _compare_phases(case, session) or Passed()
+    if isinstance(found, Passed):
+        return _compare_phases(case, session) or Passed()
+    promised = reclaiming.why_not(case, session.evicted)
+    return NotApplicable(promised) if promised else found
 
 
 def _compare_phases(case: Case, session: QueueSession) -> Failed | None:

@@ -214,7 +214,7 @@ class QuotaWorld:
         covered = {resource for group in groups for resource in group["coveredResources"]}
         assigned = []
         for pods in pod_sets:
-            requests = {**_asked(pods["template"]["spec"]), "pods": 1}
+            requests = {**asked(pods["template"]["spec"]), "pods": 1}
             usage = {resource: amount for resource, amount in requests.items() if resource in covered}
             flavors = dict.fromkeys(usage, FLAVOR)
             assigned.append({"name": pods["name"], "count": 1, "flavors": flavors, "resourceUsage": all_shown(usage)})
@@ -312,6 +312,6 @@ def _pod_sets(part: Part) -> list[Document]:
     ]
 
 
-def _asked(spec: Document) -> dict[str, int]:
+def asked(spec: Document) -> dict[str, int]:
     view = _view(core.POD, {"metadata": {"name": "any", "namespace": "any"}, "spec": spec})
     return dict(pod_requests(view.spec))
