@@ -1,8 +1,10 @@
 """A Volcano Job as a user applies it, on a real platform with real processes that find each other by name."""
 
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from tests.e2e.cli_platform import Platform, platform
@@ -10,6 +12,7 @@ from tests.e2e.cli_platform import Platform, platform
 from muster.api import raw
 from muster.api.raw import Document
 
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 MASTER = """
 import os, socket
 server = socket.create_server(("", int(os.environ["MASTER_PORT"])))
@@ -70,6 +73,51 @@ spec:
 """
 
 
+LOGIN = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: login, namespace: default}
+spec:
+  plugins: {ssh: [--ssh-port=22022], mpi: [--port=22022], env: []}
+  tasks:
+  - name: master
+    replicas: 1
+    policies: [{event: TaskCompleted, action: CompleteJob}]
+    template:
+      spec:
+        restartPolicy: Never
+        containers:
+        - name: main
+          image: host
+          command:
+          - sh
+          - -c
+          - |
+            echo "hosts: $MPI_HOST"
+            keys=$MUSTER_VOLUME_LOGIN_SSH
+            for try in $(seq 100); do
+              ssh -q -F $keys/config -i $keys/id_rsa -o BatchMode=yes login-worker-0 'echo logged in' && exit
+              sleep 0.1
+            done
+            exit 1
+  - name: worker
+    replicas: 1
+    template:
+      spec:
+        restartPolicy: Never
+        containers:
+        - name: main
+          image: host
+          command:
+          - sh
+          - -c
+          - |
+            ssh-keygen -q -t ed25519 -N '' -f $TMPDIR/host
+            exec $(command -v sshd || echo /usr/sbin/sshd) -D -p 22022 -h $TMPDIR/host -o PidFile=none \\
+              -o StrictModes=no -o UsePAM=no -o AuthorizedKeysFile=$MUSTER_VOLUME_LOGIN_SSH/authorized_keys
+"""
+
+
 @pytest.fixture(scope="module")
 def up() -> Iterator[Platform]:
     with platform() as found:
@@ -104,3 +152,13 @@ def test_members_have_a_key_of_their_own(up: Platform) -> None:
     until(lambda: phase(up, "keys") in ("Completed", "Failed"))
     assert up.muster("logs", "keys-only-0").stdout.startswith("2048 SHA256:")
     assert phase(up, "keys") == "Completed"
+
+
+@pytest.mark.skipif(not SSHD or not Path("/run/sshd").is_dir(), reason="no OpenSSH server here")
+def test_members_log_in_to_each_other(up: Platform) -> None:
+    done = up.muster("apply", "-f", "-", stdin=LOGIN)
+    assert "created" in done.stdout, done.stderr
+    until(lambda: phase(up, "login") in ("Completed", "Failed"))
+    said = up.muster("logs", "login-master-0").stdout
+    assert phase(up, "login") == "Completed", said + up.muster("logs", "login-worker-0").stdout
+    assert re.fullmatch(r"hosts: [\d.]+\nlogged in\n", said)
