@@ -108,7 +108,7 @@ class Writer:
         for (decision, found), result in zip(writing, results, strict=True):
             if isinstance(result, Refused):
                 _log.debug("%s: %s", decision.info.key, result.error)
-                if isinstance(result.error, errors.Conflict):
+                if isinstance(result.error, errors.Conflict | errors.NotFound):
                     self._outrun[decision.info.key] = found.revision
                 else:
                     self._refused.append(decision.info.key)

@@ -226,7 +226,9 @@ def _keep(subject: Subject, found: Object, world: World) -> Plan:
         return Plan((ChangeStatus(found, made),))
     if is_true(found, EVICTED) and (is_reserved(found) or not subject.is_suspended):
         return _evicted(subject, found, world)
-    if subject.span is not None and subject.span.is_short:  # begun anew, by a command say
+    if (
+        subject.span is not None and subject.span.is_short and not subject.are_pods_ready
+    ):  # begun anew, by a command say
         message = "Pods run again whose quota was given back when they were done"
         return Plan((ChangeStatus(found, status.evict(document, _RESTARTED, message, world.now)),))
     if _why_not(found, QUOTA_RESERVED) == Pending.ON_HOLD:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from muster.api import raw
 from muster.api.documents import child, objects, text
@@ -50,33 +50,12 @@ class Span:
     """Pods that it was allowed to have; None: all that it wants."""
     live: Mapping[str, int]
     """Pods that may hold resources now."""
+    left: Mapping[str, int] = field(default_factory=dict)
+    """Pods that run or are yet to run, once its workload is known."""
     base: Mapping[str, int] = field(default_factory=dict)
     """Pods that it may have without any part, once its workload is known."""
     is_short: bool = False
-    """Pods run again whose quota was given back, and it needs them."""
-
-
-class _Fit(NamedTuple):
-    """How a pod set of an elastic job fits its workload."""
-
-    left: int
-    """Pods that are yet to run, or run."""
-    parts: int
-    unused: int
-    base: int
-    is_short: bool
-
-
-def _fit(least: int, total: int, count: int, given_back: int, done: int) -> _Fit:
-    left, held = max(0, total - done), max(0, count - given_back)
-    return _Fit(
-        left=left,
-        parts=max(0, left - held),
-        unused=max(0, count - left),
-        # Where it has all that it wants its size need not follow each pod that is done.
-        base=count if left <= held else held,
-        is_short=given_back > 0 and min(least, count) - done > held,
-    )
+    """Pods are to run again whose quota was given back, and it needs them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,25 +137,36 @@ class Subject:
         """An elastic job as its workload stands for it: with so many pods of each set, less those whose quota was given
         back. What it wants beyond them are parts; what is done is given back from those first."""
         assert self.span is not None
-        span, pod_sets, found = self.span, [], {}
-        for pods in self.pod_sets:
-            name, least = pods["name"], pods.get("count") or 0
-            count, done = counts.get(name, least), self.reclaimable.get(name, 0)
-            pod_sets.append({**pods, "count": count})
-            found[name] = _fit(least, least + span.parts.get(name, 0), count, given_back.get(name, 0), done)
-        unused = {name: fit.unused for name, fit in found.items()}
-        # What is not wanted any more may still run; what is done does not.
-        reclaimable = {
-            name: count if span.live.get(name, 0) <= found[name].left else min(count, self.reclaimable.get(name, 0))
-            for name, count in unused.items()
-        }
-        span = replace(
-            span,
-            parts={name: fit.parts for name, fit in found.items()},
-            base={name: fit.base for name, fit in found.items()},
-            is_short=any(fit.is_short for fit in found.values()),
+        span, is_short = self.span, False
+        counts = {**self.counts, **counts}
+        left: dict[str, int] = {}
+        held: dict[str, int] = {}
+        for name, least in self.counts.items():
+            done, back = self.reclaimable.get(name, 0), given_back.get(name, 0)
+            left[name] = max(0, least + span.parts.get(name, 0) - done)
+            held[name] = max(0, counts[name] - back)
+            is_short |= back > 0 and min(least, counts[name]) - done > held[name]
+        return replace(
+            self,
+            pod_sets=[{**pods, "count": counts[pods["name"]]} for pods in self.pod_sets],
+            reclaimable={name: max(0, counts[name] - left[name]) for name in left if self._is_unused(name, left[name])},
+            span=replace(
+                span,
+                parts={name: max(0, left[name] - held[name]) for name in left},
+                left=left,
+                base={name: min(left[name], held[name]) for name in left},
+                is_short=is_short,
+            ),
         )
-        return replace(self, pod_sets=pod_sets, reclaimable=reclaimable, span=span)
+
+    def _is_unused(self, name: str, left: int) -> bool:
+        """Whether it has heard that it may have no more pods of the set than are left to run: else it could make
+        others in the place of those that are done."""
+        assert self.span is not None
+        if self.is_suspended and not self.is_active:
+            return True
+        sizes = self.span.sizes
+        return sizes is not None and sizes.get(name, left + 1) <= left and self.span.live.get(name, 0) <= left
 
     @property
     def counts(self) -> dict[str, int]:

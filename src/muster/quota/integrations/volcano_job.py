@@ -66,9 +66,7 @@ class VolcanoJobs:
         return bool(_live_pods(job)) or may_make_more
 
     def pods_ready(self, job: Document) -> bool:
-        status = child(job, "status")
-        ready = _number(status.get("running")) + _number(status.get("succeeded"))
-        return ready >= _number(child(job, "spec").get("minAvailable"))
+        return _phase(job) == "Running" or _phase(job) in _ENDS
 
     def reclaimable(self, job: Document) -> Mapping[str, int]:
         """None of a job that may be begun again by its own policies: then all of its pods run again."""
