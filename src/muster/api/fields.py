@@ -5,6 +5,7 @@ Validation of a kind is `validate(view) -> list[FieldError]`: collect everything
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sized
+from functools import lru_cache
 
 from muster.api.errors import FieldError
 
@@ -89,7 +90,9 @@ def is_dns_subdomain(text: str) -> bool:
     return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None
 
 
+@lru_cache(maxsize=4096)
 def is_qualified_name(text: str) -> bool:
+    """Asked with every object, mostly of keys that many objects have."""
     prefix, slash, name = text.rpartition("/")
     if slash and not is_dns_subdomain(prefix):
         return False

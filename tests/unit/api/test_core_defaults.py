@@ -127,6 +127,26 @@ def test_on_the_host_network_a_port_is_a_port_of_the_host():
     assert made["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]
 
 
+@pytest.mark.parametrize(
+    "env",
+    [
+        [{"name": "RANK", "value": "0"}],
+        [{"name": "RANK", "value": "1"}],
+        [{"name": "RANK", "value": None}],
+        [{"name": "A", "value": "1"}, {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+    ],
+)
+def test_members_of_one_template_keep_what_sets_them_apart(env):
+    made = defaulted(core.POD, pod({"hostname": "h-1", "nodeName": "n1"}, env=env, image="i:1"))
+    assert (made["spec"]["hostname"], made["spec"]["nodeName"]) == ("h-1", "n1")
+    plain = [variable for variable in env if variable.get("value") is not None]
+    assert [variable for variable in made["spec"]["containers"][0]["env"] if "value" in variable] == plain
+    assert list(made["spec"]["containers"][0])[:3] == ["name", "env", "image"]
+    for variable in made["spec"]["containers"][0]["env"]:
+        assert variable.get("valueFrom", {}).get("fieldRef", {}).get("apiVersion", "v1") == "v1"
+        assert "value" not in variable or variable["value"] is not None
+
+
 def test_volumes():
     volumes = [
         {"name": "scratch"},

@@ -4,14 +4,15 @@ A template gets what the spec of a pod gets. Requests from limits, tolerations a
 pod is made of it, as in Kubernetes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from muster.api import quantity, raw
 from muster.api.core.qos import qos_class
 from muster.api.core.requests import Amounts, combine, is_huge_pages, is_pod_level
 from muster.api.documents import child, drop_nulls, fill, fill_number, made_child, objects, text
-from muster.api.raw import Document
+from muster.api.raw import JSON, Document
 
 FILE_MODE = 0o644
 TOLERATION_SECONDS = 300
@@ -21,16 +22,62 @@ UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
 
 def default_pod(document: Document) -> None:
     spec = document.pop("spec", None)
-    # The one field that sets apart pods of one template, once they are placed.
-    node = spec.pop("nodeName", None) if isinstance(spec, dict) else None
+    own = _Own.taken_from(spec) if isinstance(spec, dict) else None
     filled, quality = _filled(raw.encode(spec))
     drop_nulls(document)
     document["spec"] = raw.decode(filled)
-    if node is not None:
-        document["spec"]["nodeName"] = node
+    if own is not None:
+        own.give_back(document["spec"])
     status = made_child(document, "status")
     fill(status, "phase", "Pending")
     fill(status, "qosClass", quality)
+
+
+class _Own(NamedTuple):
+    """What sets apart pods of one template, and decides no default."""
+
+    node: JSON
+    hostname: JSON
+    variables: Sequence[tuple[str, int, int, Document]]
+    """Of the environment, those that are plain values: kind and number of the container, place in its list."""
+
+    @classmethod
+    def taken_from(cls, spec: Document) -> "_Own":
+        variables: list[tuple[str, int, int, Document]] = []
+        for part in _CONTAINERS:
+            listed = spec.get(part)
+            for index, container in enumerate(listed if isinstance(listed, list) else ()):
+                environment = container.get("env") if isinstance(container, dict) else None
+                if not isinstance(environment, list):
+                    continue
+                for place, variable in enumerate(environment):
+                    if _is_plain(variable):
+                        variables.append((part, index, place, variable))
+                        environment[place] = {}
+        hostname = spec.get("hostname")
+        if hostname is not None:
+            spec["hostname"] = ""
+        return cls(spec.pop("nodeName", None), hostname, variables)
+
+    def give_back(self, spec: Document) -> None:
+        if self.node is not None:
+            spec["nodeName"] = self.node
+        if self.hostname is not None:
+            spec["hostname"] = self.hostname
+        for part, index, place, variable in self.variables:
+            spec[part][index]["env"][place] = variable
+
+
+_CONTAINERS = ("initContainers", "containers")
+
+
+def _is_plain(variable: JSON) -> bool:
+    return (
+        isinstance(variable, dict)
+        and len(variable) == 2
+        and isinstance(variable.get("name"), str)
+        and isinstance(variable.get("value"), str)
+    )
 
 
 @lru_cache(maxsize=512)

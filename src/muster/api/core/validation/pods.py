@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from muster.api import fields, raw
 from muster.api.core.validation.constraints import (
@@ -15,7 +16,7 @@ from muster.api.core.validation.constraints import (
 from muster.api.core.validation.containers import validate_containers, validate_ip
 from muster.api.core.validation.resources import validate_pod_resources, validate_resource_list
 from muster.api.core.validation.volumes import validate_volumes
-from muster.api.core.views import Pod, PodSecurityContext, PodSpec, PodTemplateSpec
+from muster.api.core.views import Container, EnvVar, Pod, PodSecurityContext, PodSpec, PodTemplateSpec
 from muster.api.errors import FieldError
 
 RESTART_POLICIES = frozenset({"Always", "OnFailure", "Never"})
@@ -29,12 +30,32 @@ def validate_pod(pod: Pod) -> list[FieldError]:
 
 
 def _pod(pod: Pod) -> Iterator[FieldError]:
-    # Without the one field that sets apart pods of one template, once they are placed.
-    yield from _spec_problems(raw.encode(msgspec.structs.replace(pod.spec, node_name=None)))
+    yield from _spec_problems(raw.encode(_as_others(pod.spec)))
+    if pod.spec.hostname:
+        yield from fields.dns_label("spec.hostname", pod.spec.hostname)
     if pod.spec.node_name:
         yield from fields.dns_subdomain("spec.nodeName", pod.spec.node_name)
     if pod.spec.node_name and pod.spec.scheduling_gates:
         yield fields.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+
+
+def _as_others(spec: PodSpec) -> PodSpec:
+    """Without what sets apart pods of one template: the node, the host name, and values of the environment, which may
+    be anything."""
+    return replace(
+        spec,
+        node_name=None,
+        hostname=None,
+        containers=tuple(map(_without_values, spec.containers)),
+        init_containers=tuple(map(_without_values, spec.init_containers)),
+    )
+
+
+def _without_values(container: Container) -> Container:
+    if not container.env:
+        return container
+    variables = (v if v.value_from is not None else EnvVar(name=v.name) for v in container.env)
+    return replace(container, env=tuple(variables))
 
 
 @lru_cache(maxsize=512)
