@@ -4,6 +4,9 @@ A missing request counts as its limit, so a template (which Kubernetes does not 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+
+import msgspec
 
 from muster.api import quantity
 from muster.api.core.views import Container, PodSpec, ResourceRequirements
@@ -49,7 +52,23 @@ def amounts(listed: ResourceList | None) -> Amounts:
 
 
 def pod_requests(spec: PodSpec) -> Mapping[str, int]:
-    """What the pod needs of a node: cpu in thousandths, everything else in units, each within 64 bits."""
+    """What the pod needs of a node: cpu in thousandths, everything else in units, each within 64 bits. Not to be
+    written."""
+    asking = PodSpec(
+        containers=tuple(Container(resources=found.resources) for found in spec.containers),
+        init_containers=tuple(
+            Container(resources=found.resources, restart_policy=found.restart_policy) for found in spec.init_containers
+        ),
+        resources=spec.resources,
+        overhead=spec.overhead,
+    )
+    return _requests_of_pod(msgspec.json.encode(asking))
+
+
+@lru_cache(maxsize=1024)
+def _requests_of_pod(encoded: bytes) -> Mapping[str, int]:
+    """Pods come by the thousand from one template, and several ask for each."""
+    spec = msgspec.json.decode(encoded, type=PodSpec)
     total = container_requests(spec)
     total |= {name: amount for name, amount in requests_of(spec.resources).items() if is_pod_level(name)}
     return _whole(_sum(total, amounts(spec.overhead)))

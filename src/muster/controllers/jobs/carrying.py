@@ -154,8 +154,9 @@ def _edition(job: Object) -> tuple[int, str]:
 
 
 def _republished(job: volcano.Job, plugins: Sequence[Plugin]) -> Iterator[Write]:
-    """The objects that follow the job's edits, as they should be by now."""
-    for plugin in plugins:
+    """The objects that follow the job's edits, as they should be by now: of plugins that have made theirs."""
+    begun = [plugin for plugin in plugins if f"plugin-{plugin.name}" in (job.status.controlled_resources or {})]
+    for plugin in begun:
         for made in plugin.objects(job, _NO_KEY):
             if made.is_updated:
                 body = {name: value for name, value in made.document.items() if name != "metadata"}
