@@ -1,6 +1,6 @@
-"""Seeded random histories of Volcano Jobs that queue: pods end, jobs of higher priority come, users change sizes and send
-commands, the store refuses writes and loses answers, and the controllers are killed at any point. Pods never take more
-than their queue has; when all is quiet quota is what runs; and in the end every job is over and holds nothing."""
+"""Seeded random histories of Volcano Jobs that queue: pods end, jobs of higher priority come, users change sizes and
+send commands, the store refuses writes and loses answers, and the controllers are killed at any point. Pods never take
+more than their queue has; when all is quiet quota is what runs; and in the end every job is over and holds nothing."""
 
 import asyncio
 import random

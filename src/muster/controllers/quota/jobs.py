@@ -179,7 +179,7 @@ class _Keeper:
         if start is None:
             return decided
         try:
-            jobs.started(self._integrations[job.kind], job.document(), start)
+            jobs.started(self._integrations[job.kind], job.document(), start, self._able[job.kind])
         except Conflicting as error:
             return jobs.failed_to_start(start.found, str(error), world)
         return decided
@@ -188,11 +188,11 @@ class _Keeper:
         if not isinstance(step, Start | Stop):
             return carrying.writes(step)
         assert job is not None
-        integration, document = self._integrations[job.kind], job.document()
+        integration, document, able = self._integrations[job.kind], job.document(), self._able[job.kind]
         made = (
-            jobs.stopped(integration, document, step)
+            jobs.stopped(integration, document, step, able)
             if isinstance(step, Stop)
-            else jobs.started(integration, document, step)
+            else jobs.started(integration, document, step, able)
         )
         return carrying.object_patch(job, made)
 

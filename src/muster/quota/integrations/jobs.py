@@ -20,7 +20,7 @@ from muster.api.raw import Document
 from muster.quota import status
 from muster.quota.gates import Gate
 from muster.quota.integrations import injecting, making, matching, parts, slices
-from muster.quota.integrations.contract import Conflicting, Elastic, JobIntegration, NamesQueue, Outcome
+from muster.quota.integrations.contract import Conflicting, JobIntegration, Outcome
 from muster.quota.integrations.injecting import MissingFlavor
 from muster.quota.integrations.matching import is_finished, is_reserved, is_true
 from muster.quota.integrations.ranking import MissingClass
@@ -37,7 +37,7 @@ from muster.quota.integrations.steps import (
     Told,
     World,
 )
-from muster.quota.integrations.subjects import Subject
+from muster.quota.integrations.subjects import NO_ABILITIES, Abilities, Subject
 from muster.quota.status import Pending
 from muster.quota.workloads import ADMITTED, EVICTED, PODS_READY, QUOTA_RESERVED, WAITING_FOR_REPLACEMENT
 
@@ -424,11 +424,11 @@ def _why_not(found: Object, condition: str) -> str:
 # What becomes of the job
 
 
-def started(integration: JobIntegration, job: Document, start: Start) -> Document:
+def started(integration: JobIntegration, job: Document, start: Start, able: Abilities = NO_ABILITIES) -> Document:
     """Raises Conflicting."""
     made = integration.start(job, start.infos) if integration.is_suspended(job) else {**job}
-    if start.sizes is not None and isinstance(integration, Elastic):
-        made = integration.resize(made, start.sizes)
+    if start.sizes is not None and able.elastic is not None:
+        made = able.elastic.resize(made, start.sizes)
     metadata = child(made, "metadata")
     if names.QUEUED_ANNOTATION in child(metadata, "annotations"):
         kept = {name: value for name, value in metadata["annotations"].items() if name != names.QUEUED_ANNOTATION}
@@ -436,10 +436,10 @@ def started(integration: JobIntegration, job: Document, start: Start) -> Documen
     return made
 
 
-def stopped(integration: JobIntegration, job: Document, stop: Stop) -> Document:
+def stopped(integration: JobIntegration, job: Document, stop: Stop, able: Abilities = NO_ABILITIES) -> Document:
     made = integration.stop(job, stop.originals)
     metadata = child(made, "metadata")
-    is_free = not child(metadata, "labels").get(names.QUEUE_LABEL) and not isinstance(integration, NamesQueue)
+    is_free = not child(metadata, "labels").get(names.QUEUE_LABEL) and able.queues is None
     if is_free and not stop.is_pause:
         annotations = {**child(metadata, "annotations"), names.QUEUED_ANNOTATION: "true"}
         made = {**made, "metadata": {**metadata, "annotations": annotations}}

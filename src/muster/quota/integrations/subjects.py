@@ -31,7 +31,7 @@ class Abilities:
 
 
 def abilities(integration: JobIntegration) -> Abilities:
-    """Asked once: a check against a protocol is slow."""
+    """To be asked once: a check against a protocol is slow."""
     return Abilities(
         integration if isinstance(integration, NamesPriorityClass) else None,
         integration if isinstance(integration, NamesQueue) else None,
@@ -178,10 +178,10 @@ class Subject:
         return self.annotations.get(names.PREBUILT) or self.labels.get(names.PREBUILT, "")
 
 
-_NONE: Final = Abilities()
+NO_ABILITIES: Final = Abilities()
 
 
-def of_job(integration: JobIntegration, job: Document, able: Abilities = _NONE) -> Subject:
+def of_job(integration: JobIntegration, job: Document, able: Abilities = NO_ABILITIES) -> Subject:
     """`able`: what the integration is able to say."""
     metadata = child(job, "metadata")
     return Subject(
