@@ -119,6 +119,10 @@ def test_an_elastic_pytorch_job_tells_torchrun_where_to_meet_and_how_many_may_co
         "MUSTER_MAX_REPLICAS": "4",
     }
     assert told[1]["PET_RDZV_CONF"] == "is_host=0"
+    own = a_task("master")
+    own["template"]["spec"]["containers"][0]["env"] = [{"name": "PET_RDZV_CONF", "value": "last_call_timeout=1"}]
+    told_more = variables(pod_of({"pytorch": ["--min-nodes=2"]}, own, WORKERS))
+    assert told_more["PET_RDZV_CONF"] == "last_call_timeout=1,is_host=1"
     by_default = variables(pod_of({"pytorch": ["--max-nodes=1"]}, MASTER, WORKERS))
     assert by_default["PET_NNODES"] == "3:3", "never fewer at most than at least, which is minAvailable"
 

@@ -17,6 +17,7 @@ PORT_NAME = "pytorchjob-port"
 WAITING_CONTAINER = "wait-for-master"
 WAITING_IMAGE = "busybox:1.36.1"
 WAITING_SECONDS = 300
+SETTINGS = "PET_RDZV_CONF"
 
 
 class PyTorch(PodsOnly):
@@ -57,22 +58,21 @@ class PyTorch(PodsOnly):
             rank = changing.index_of(pod) + (1 if role == self.worker else 0)
             variables["RANK"] = str(rank)
             if self.is_elastic:
-                variables |= self._elastic(job, variables, is_host=rank == 0)
+                variables |= self._elastic(job, variables)
+                variables[SETTINGS] = _settings(changing.variable_value(pod, SETTINGS), is_host=rank == 0)
         for container in changing.containers(pod, init=False):
             changing.open_port(container, PORT_NAME, self.port)
             changing.set_variables(container, variables)
         if self.is_awaited and role == self.worker:
             self._await(pod, address)
 
-    def _elastic(self, job: volcano.Job, known: Mapping[str, str], *, is_host: bool) -> dict[str, str]:
+    def _elastic(self, job: volcano.Job, known: Mapping[str, str]) -> dict[str, str]:
         least = max(1, self.least or job.spec.min_available or 0)
         most = max(least, self.most or int(known["WORLD_SIZE"]))
         return {
             "PET_NNODES": f"{least}:{most}",
             "PET_RDZV_BACKEND": "c10d",
             "PET_RDZV_ENDPOINT": f"{known['MASTER_ADDR']}:{known['MASTER_PORT']}",
-            # Members may share a machine: then torchrun cannot tell by its name who the host is.
-            "PET_RDZV_CONF": f"is_host={int(is_host)}",
             "MUSTER_MIN_REPLICAS": str(least),
             "MUSTER_MAX_REPLICAS": str(most),
         }
@@ -83,6 +83,14 @@ class PyTorch(PodsOnly):
             command = ["sh", "-c", waiting_script(address, self.port, self.waiting_seconds)]
             made = {"name": WAITING_CONTAINER, "image": self.waiting_image, "command": command}
             pod["spec"]["initContainers"] = [*listed, made]
+
+
+def _settings(given: str, *, is_host: bool) -> str:
+    """Of the rendezvous: what the user says, and who the host is. Where members share a machine, torchrun cannot tell
+    that by its name."""
+    if "is_host=" in given:
+        return given
+    return ",".join([*([given] if given else []), f"is_host={int(is_host)}"])
 
 
 def waiting_script(host: str, port: int, seconds: int) -> str:
