@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from pathlib import Path
 
 import pytest
 from tests.e2e.cli_platform import Platform, platform
@@ -162,3 +163,57 @@ def test_members_log_in_to_each_other(up: Platform) -> None:
     said = up.muster("logs", "login-master-0").stdout
     assert phase(up, "login") == "Completed", said + up.muster("logs", "login-worker-0").stdout
     assert re.fullmatch(r"hosts: [\d.]+\nlogged in\n", said)
+
+
+QUEUE = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: small}
+spec: {capability: {cpu: "1"}}
+"""
+WAITING = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: NAME, namespace: default}
+spec:
+  queue: small
+  tasks:
+  - name: only
+    replicas: 1
+    template:
+      spec:
+        restartPolicy: Never
+        containers:
+        - name: main
+          image: host
+          command: [sh, -c, "COMMAND"]
+          resources: {requests: {cpu: "1"}}
+"""
+
+
+def test_a_second_job_waits_for_the_queue_says_why_and_starts_when_the_first_ends(up: Platform, tmp_path: Path) -> None:
+    up.muster("apply", "-f", "-", stdin=QUEUE)
+    until(lambda: (up.client.get("queues.scheduling.volcano.sh", "small").get("status") or {}).get("state") == "Open")
+    gate = tmp_path / "gate"
+    for name, command in (("first", f"until test -e {gate}; do sleep 0.05; done"), ("second", "true")):
+        done = up.muster("apply", "-f", "-", stdin=WAITING.replace("NAME", name).replace("COMMAND", command))
+        assert "created" in done.stdout, done.stderr
+        if name == "first":
+            until(lambda: phase(up, "first") == "Running")
+    until(lambda: "Waiting" in {entry["type"] for entry in conditions(up, "second")})
+    state = up.client.get("jobs.batch.volcano.sh", "second")["status"]["state"]
+    assert (state["phase"], state["reason"]) == ("Pending", "WaitingForQuota")
+    why = up.muster("why", "vcjob/second").stdout
+    assert "volcano-small" in why, why
+    assert "cpu" in why, why
+    gate.touch()
+    until(lambda: phase(up, "second") == "Completed")
+    assert phase(up, "first") == "Completed"
+
+
+def conditions(up: Platform, job: str) -> list[Document]:
+    """Of the job's workload."""
+    for workload in up.client.list("workloads"):
+        if workload["metadata"]["ownerReferences"][0]["name"] == job:
+            return list((workload.get("status") or {}).get("conditions") or [])
+    return []
