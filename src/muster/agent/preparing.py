@@ -52,6 +52,10 @@ class Preparation:
         self._shown: dict[str, Shown] = {}
         """What each volume was last seen to hold."""
         self._hosts = ""
+        self._latest: tuple[int, Sources, Peers | None] | None = None
+        """What was last shown while the pod ran."""
+        self._mentions: tuple[Sources, set[str]] | None = None
+        """Who is mentioned in the pod and its sources: to look for that in them once a second would be a waste."""
 
     async def launch(self, found: Object, wanted: Wanted) -> Launch:
         """Raises ConfigMissing, ApiError or OSError."""
@@ -95,10 +99,14 @@ class Preparation:
         pod = found.read(core.Pod)
         sources = await self._supplies.fetch(pod)
         said = await self._peers(pod, sources, ports.read(pod.metadata.annotations) or {})
+        latest = (found.revision, sources, said)
+        if latest == self._latest:
+            return
         if said is not None:
             self._write_hosts(said)
         with contextlib.suppress(ConfigMissing):
             self._materialise(pod, sources, said)
+        self._latest = latest
 
     async def _listen(self, found: Object, pod: core.Pod) -> Mapping[int, int]:
         """Where the pod is to listen, for its peers to read before any of them needs it."""
@@ -120,13 +128,15 @@ class Preparation:
         if naming is None:
             return None
         own = pod.spec.hostname or pod.metadata.name
-        hosts = peers.mentioned(naming, [*peers.texts_of(sources), *_own_texts(pod)]) - {own}
+        if self._mentions is None or self._mentions[0] != sources:
+            hosts = peers.mentioned(naming, [*peers.texts_of(sources), *_own_texts(pod)]) - {own}
+            self._mentions = (sources, hosts)
         said: set[str] = set()
         needed: set[str] = set()
         if starting is not None:
             said = peers.mentioned(naming, _own_texts(pod)) - {own}
             needed = peers.named_alone(naming, peers.literals(starting)) - {own}
-        found = await self._supplies.resolver.find(pod, hosts, said, needed)
+        found = await self._supplies.resolver.find(pod, self._mentions[1], said, needed)
         return Peers(naming, {**found, own: Place(self._supplies.host_ip, own_ports)})
 
     def _materialise(self, pod: core.Pod, sources: Sources, said: Peers | None) -> dict[str, Path]:
