@@ -2,21 +2,24 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent import states_page
 from muster.agent.states import CONTAINER_CHANGES, POD_CHANGES
 from muster.jobs.volcano.states import CHANGES as VOLCANO_CHANGES
+from muster.tasks import states_page
+from muster.tasks.allocation_states import CHANGES as ALLOCATION_CHANGES
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "states.md"
 
 
 def test_the_page_is_what_the_tables_say() -> None:
     assert PAGE.read_text() == states_page.render(), (
-        "stale: run `python -m muster.agent.states_page > docs/reference/states.md`"
+        "stale: run `python -m muster.tasks.states_page > docs/reference/states.md`"
     )
 
 
 @pytest.mark.parametrize(
-    "changes", [CONTAINER_CHANGES, POD_CHANGES, VOLCANO_CHANGES], ids=["containers", "pods", "volcano jobs"]
+    "changes",
+    [CONTAINER_CHANGES, POD_CHANGES, VOLCANO_CHANGES, ALLOCATION_CHANGES],
+    ids=["containers", "pods", "volcano jobs", "allocations"],
 )
 def test_every_edge_is_drawn_and_explained(changes: dict[tuple[str, str], str]) -> None:
     page = states_page.render()

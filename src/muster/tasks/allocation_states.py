@@ -38,14 +38,18 @@ _FORWARD: Final[Mapping[Phase, str]] = {
     Phase.TERMINATING: "it was asked or made to end, or a part of it has ended",
     Phase.TERMINATED: "nothing of it runs",
 }
-_ENDING: Final = (Phase.TERMINATING, Phase.TERMINATED)
 
 
 def _changes() -> Mapping[tuple[Phase, Phase], str]:
-    """Forward, and steps may be left out; but a task that waits goes on to run when it is ready."""
+    """Forward, and steps may be left out where we have not seen them; but a task that waits may go on to run."""
     found = {
-        (before, after): why for before in Phase for after, why in _FORWARD.items() if _ORDER[before] < _ORDER[after]
+        (before, after): why
+        for before in Phase
+        for after, why in _FORWARD.items()
+        if _ORDER[before] < _ORDER[after]
+        if before is not Phase.PENDING or after in (Phase.ASSIGNED, Phase.TERMINATED)
     }
+    found[Phase.PENDING, Phase.TERMINATED] = "it was ended while it waited, or can never run"
     found[Phase.RUNNING, Phase.WAITING] = "it says that it waits for something of its own"
     found[Phase.STARTING, Phase.WAITING] = "it says that it waits, before we heard that all of it runs"
     found[Phase.WAITING, Phase.RUNNING] = "it says that it is ready"

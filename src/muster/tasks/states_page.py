@@ -1,4 +1,4 @@
-"""docs/reference/states.md, rendered from the tables of changes: `python -m muster.agent.states_page` prints it."""
+"""docs/reference/states.md, rendered from the tables of changes: `python -m muster.tasks.states_page` prints it."""
 
 import sys
 from collections.abc import Mapping
@@ -8,15 +8,17 @@ from typing import TypeVar
 from muster.agent.states import CONTAINER_CHANGES, POD_CHANGES, Phase, PodPhase
 from muster.jobs.volcano import states as volcano_states
 from muster.jobs.volcano.vocabulary import Phase as VolcanoPhase
+from muster.tasks import allocation_states
+from muster.tasks.allocation_states import Phase as AllocationPhase
 
 _HEAD = """\
 # States
 
-<!-- Rendered from the code's tables by `python -m muster.agent.states_page`; a test fails when it is stale. -->
+<!-- Rendered from the code's tables by `python -m muster.tasks.states_page`; a test fails when it is stale. -->
 
-A node's agent moves a pod and its containers along these edges, and the job controller a Volcano Job, and along no
-others: a change that is not listed here is a bug, and whoever comes upon it stops instead of going on with a state that
-nobody foresaw.
+A node's agent moves a pod and its containers along these edges, the job controller a Volcano Job, and the server the
+allocations of tasks, and along no others: a change that is not listed here is a bug, and whoever comes upon it stops
+instead of going on with a state that nobody foresaw.
 """
 _POD = """\
 What `status.phase` says. A pod that has ended stays as it ended; a new try is a new pod.
@@ -32,6 +34,11 @@ as they should be: it makes what is missing while the job is Pending, Running or
 all others.
 """
 
+_ALLOCATION = """\
+One run of a task, as Determined's API shows it; PENDING and ASSIGNED appear there as queued. A task that was asked to
+stop is TERMINATING until it has. TERMINATED is final: another run of the task is another allocation.
+"""
+
 _Of = TypeVar("_Of", bound=StrEnum)
 
 
@@ -42,6 +49,7 @@ def render() -> str:
             *_machine("Pods", _POD, POD_CHANGES, PodPhase.PENDING),
             *_machine("Containers", _CONTAINER, CONTAINER_CHANGES, Phase.WAITING),
             *_machine("Volcano Jobs", _VOLCANO_JOB, volcano_states.CHANGES, VolcanoPhase.PENDING),
+            *_machine("Allocations", _ALLOCATION, allocation_states.CHANGES, AllocationPhase.PENDING),
         ]
     )
 
