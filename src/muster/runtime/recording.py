@@ -9,10 +9,12 @@ import hashlib
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Literal, NamedTuple, TypeAlias
 
 from muster.api import core, errors, timestamps
 from muster.api.errors import ApiError
+from muster.api.kinds import Kind
 from muster.api.meta import Instant
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
@@ -23,11 +25,13 @@ _log = logging.getLogger(__name__)
 
 EventType: TypeAlias = Literal["Normal", "Warning"]
 
-MOST_PENDING = 1000
+MOST_PENDING = 5000
 MOST_REMEMBERED = 4096
 FIRST_PAUSE_SECONDS = 0.1
-MOST_PER_SECOND = 400
-"""Events are for people: in a burst they must not take from the work that they tell of. What is more is dropped."""
+MOST_PER_SECOND = 200
+"""Events are for people: in a burst they must not take from the work that they tell of. So they come later, warnings
+before the rest; and what is more than can wait is dropped."""
+AT_ONCE = 100
 LONGEST_PAUSE_SECONDS = 10.0
 CLOSING_SECONDS = 2.0
 
@@ -41,9 +45,18 @@ class _Saying(NamedTuple):
     message: str
 
 
+class _Subject(NamedTuple):
+    """What an event says of its object; the object itself may be large, and superseded long before this is written."""
+
+    kind: Kind
+    key: Key
+    uid: str
+    revision: int
+
+
 @dataclass(slots=True)
 class _Pending:
-    subject: Object
+    subject: _Subject
     first: Instant
     last: Instant
     count: int
@@ -70,7 +83,8 @@ class EventRecorder:
             known.count += 1
             known.last = now
         elif len(self._pending) < MOST_PENDING:
-            self._pending[saying] = _Pending(subject, now, now, 1)
+            told = _Subject(subject.kind, subject.key, subject.uid, subject.revision)
+            self._pending[saying] = _Pending(told, now, now, 1)
             self._wake.set()
         else:
             self.dropped += 1
@@ -106,8 +120,8 @@ class EventRecorder:
             await self._write_some()
 
     async def _write_some(self) -> int:
-        """What has gathered; how much that was."""
-        batch, self._pending = self._pending, {}
+        """Of what has gathered; how much that was."""
+        batch = self._take_some()
         if not batch:
             return 0
         writes = [self._write(saying, pending) for saying, pending in batch.items()]
@@ -120,6 +134,17 @@ class EventRecorder:
         for (saying, pending), write, result in zip(batch.items(), writes, results, strict=True):
             await self._settle(saying, pending, write, result)
         return len(batch)
+
+    def _take_some(self) -> dict[_Saying, _Pending]:
+        """Warnings first, else in the order in which they came."""
+        if len(self._pending) <= AT_ONCE:
+            batch, self._pending = self._pending, {}
+            return batch
+        warnings = (saying for saying in self._pending if saying.type == "Warning")
+        others = (saying for saying in self._pending if saying.type != "Warning")
+        first = list(islice(chain(warnings, others), AT_ONCE))
+        self._wake.set()
+        return {saying: self._pending.pop(saying) for saying in first}
 
     def _write(self, saying: _Saying, pending: _Pending) -> Write:
         known = self._counts.get(saying)
@@ -162,7 +187,7 @@ class EventRecorder:
             pending.last = newer.last
         self._pending[saying] = pending
 
-    def _key(self, saying: _Saying, subject: Object) -> Key:
+    def _key(self, saying: _Saying, subject: _Subject) -> Key:
         # The name follows from what is said, so that a restarted component finds its own events again.
         told = "\0".join((self._component, *saying))
         digest = hashlib.blake2b(told.encode(), digest_size=8).hexdigest()

@@ -6,7 +6,7 @@ from typing import Literal
 from muster.api import core, errors
 from muster.api.objects import Key, Object
 from muster.runtime.clock import VirtualClock
-from muster.runtime.recording import MOST_PENDING, EventRecorder
+from muster.runtime.recording import AT_ONCE, MOST_PENDING, MOST_PER_SECOND, EventRecorder
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Create, Delete, Result, Selection, Store, Write, write_one
 from muster.testing.builders import a_node, a_pod
@@ -128,6 +128,24 @@ async def test_events_wait_for_a_store_that_is_away_within_bounds(clock: Virtual
         store.is_away = False
         await clock.sleep(30)
         assert len(await events(inner)) == MOST_PENDING
+        task.cancel()
+
+
+@on_virtual_time
+async def test_a_burst_is_written_little_by_little_warnings_first_and_nothing_is_lost(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store, asyncio.TaskGroup() as group:
+        pod = await a_stored_pod(store)
+        recorder = EventRecorder(store, clock, "scheduler")
+        for number in range(1000):
+            recorder.record(pod, "Normal", "Many", str(number))
+        recorder.record(pod, "Warning", "Bad", "look here")
+        task = group.create_task(recorder.run(), name="recorder")
+        await clock.sleep(0.01)
+        early = await events(store)
+        assert len(early) == AT_ONCE
+        assert "Bad" in {event.reason for event in early}
+        await clock.sleep(1001 / MOST_PER_SECOND + 1)
+        assert len(await events(store)) == 1001
         task.cancel()
 
 
