@@ -56,6 +56,14 @@ def test_phases(pods: list[PodBuilder], before: str, phase: str) -> None:
     assert status(*pods, before={"phase": before})["phase"] == phase
 
 
+def test_the_group_of_a_job_that_waits_for_quota_is_pending_whatever_its_pods_do() -> None:
+    held = a_pod_group("g").min_member(2).set({"muster.dev/held": "true"}, "metadata", "annotations")
+    for pods in ([], [runs("a"), runs("b")], [runs("a"), refused("b")]):
+        found = status_of(stored(held), [view(pod) for pod in pods], NOW)
+        assert found["phase"] == "Pending"
+        assert "conditions" not in found
+
+
 def test_counts() -> None:
     found = status(runs("a"), runs("b"), runs("c", "Failed"), runs("d", "Succeeded"), a_pod("e"))
     assert (found["running"], found["failed"], found["succeeded"]) == (2, 1, 1)
