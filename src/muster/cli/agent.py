@@ -9,7 +9,7 @@ from muster.api import errors, raw
 from muster.assembly import AgentSettings, NodeSettings
 from muster.cli import starting
 from muster.cli.session import Session
-from muster.sdk import config
+from muster.sdk import config, trusting
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ def command(session: Session, /, **options: raw.JSON) -> None:
         data=config.data_directory(asked.data or session.data or None),
         node=NodeSettings(fake_gpus=asked.fake_gpus, name=asked.name, labels=starting.parse_labels(asked.labels)),
         host=asked.host,
+        tls=trusting.context(found.server, found.trust),
     )
 
     def announce(name: str) -> None:

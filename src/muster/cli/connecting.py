@@ -1,6 +1,7 @@
 """A client for the platform that the command line means, and the options that many commands share."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import click
 from click.decorators import FC
@@ -13,7 +14,7 @@ from muster.sdk.client import Client
 def connect(session: Session, namespace: str | None = None) -> Client:
     found = config.connection(session.server, session.token, session.data or None)
     if namespace:
-        found = config.Connection(found.server, found.token, namespace)
+        found = replace(found, namespace=namespace)
     return Client(found)
 
 

@@ -11,15 +11,11 @@ import click
 import uvloop
 
 from muster.api import errors, fields
+from muster.assembly.logging_live import Console
 from muster.runtime import collector
-from muster.sdk.config import DEFAULT_PORT
 
 data_option = click.option(
     "--data", metavar="DIR", help="Where everything is kept. [env: MUSTER_DATA; default: ~/.local/share/muster]"
-)
-host_option = click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-port_option = click.option(
-    "--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65535), help="0 takes any free port."
 )
 fake_gpus_option = click.option(
     "--fake-gpus",
@@ -61,9 +57,10 @@ def parse_labels(pairs: Sequence[str]) -> dict[str, str]:
 
 def until_signalled(work: Coroutine[object, object, None], *, verbose: bool, address: str = "") -> None:
     """Runs until SIGINT or SIGTERM, then lets the work end in order. A second signal ends it at once."""
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    console = logging.StreamHandler()
+    console.setFormatter(Console(console.stream))
+    console.setLevel(logging.NOTSET if verbose else logging.WARNING)
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[console])
     collector.calm()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

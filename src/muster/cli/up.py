@@ -1,7 +1,6 @@
 """`muster up`."""
 
 import importlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -9,25 +8,10 @@ import click
 from muster import assembly
 from muster.api import raw
 from muster.assembly import NodeSettings, ServeSettings, Started
-from muster.cli import rendering, starting
+from muster.cli import configuring, rendering, starting
 from muster.cli.session import Session
 from muster.sdk import config
 from muster.version import VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    nodes: int
-    fake_gpus: int
-    labels: tuple[str, ...]
-    host: str
-    port: int
-    data: str | None
-    scheduler_config: str | None
-    quota_config: str | None
-    admission_config: str | None
-    quiet: bool
-    verbose: bool
 
 
 @click.command()
@@ -36,16 +20,14 @@ class _Options:
 )
 @starting.fake_gpus_option
 @starting.label_option
-@starting.host_option
-@starting.port_option
+@configuring.options
 @starting.data_option
-@starting.scheduler_option
-@starting.quota_option
-@starting.admission_option
 @starting.quiet_option
 @starting.verbose_option
 @click.pass_obj
-def command(session: Session, /, **options: raw.JSON) -> None:
+def command(
+    session: Session, /, data: str | None, quiet: bool, verbose: bool, print_config: bool, **flags: raw.JSON
+) -> None:
     """Start a whole platform on this machine.
 
     API server, controllers and this machine as a node, in one process, until Ctrl-C. Jobs that
@@ -57,24 +39,20 @@ def command(session: Session, /, **options: raw.JSON) -> None:
       muster up --nodes 4 --fake-gpus 8
       muster up --port 0 --data /tmp/try
     """
-    asked = _Options(**options)
-    data = config.data_directory(asked.data or session.data or None)
-    settings = ServeSettings(
-        data=data,
-        host=asked.host,
-        port=asked.port,
-        scheduler_config=config.scheduler_configuration(asked.scheduler_config),
-        quota_config=config.quota_configuration(asked.quota_config),
-        admission_config=config.admission_configuration(asked.admission_config),
-    )
-    node = NodeSettings(nodes=asked.nodes, fake_gpus=asked.fake_gpus, labels=starting.parse_labels(asked.labels))
+    platform = configuring.settings(flags)
+    if print_config:
+        configuring.show(platform)
+        return
+    settings = ServeSettings(config.data_directory(data or session.data or None), platform)
+    labels = starting.parse_labels(flags["labels"])
+    node = NodeSettings(nodes=flags["nodes"], fake_gpus=flags["fake_gpus"], labels=labels)
 
     def announce(started: Started) -> None:
-        if not asked.quiet:
-            show_banner(started, data)
+        if not quiet:
+            show_banner(started, settings.data)
 
     work = assembly.up(settings, node, announce)
-    starting.until_signalled(work, verbose=asked.verbose, address=f"{asked.host}:{asked.port}")
+    starting.until_signalled(work, verbose=verbose, address=f"{platform.host}:{platform.port}")
 
 
 def show_banner(started: Started, data: Path) -> None:
@@ -82,6 +60,9 @@ def show_banner(started: Started, data: Path) -> None:
     if started.nodes:
         facts["nodes"] = ", ".join(started.nodes)
     facts["kubectl"] = f"export KUBECONFIG={started.kubeconfig}"
+    facts["det"] = f"export DET_MASTER={started.url}"
+    if started.password:
+        facts["login"] = f"admin, password {started.password} (shown this once)"
     hints = ["muster nodes", "muster run -- python -c 'print(\"hello\")'", "kubectl get pods -A"]
     if not started.nodes:
         facts["join"] = f"muster agent --server {started.url} --token $(cat {data / 'node-token'})"

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from muster.api import errors, raw, status
 from muster.api.raw import JSON, Document
-from muster.sdk import config, reading, resources, watching
+from muster.sdk import config, reading, resources, trusting, watching
 from muster.sdk.resources import EVERYTHING, Catalog, Resource, Selection
 from muster.sdk.transport import HttpTransport, Reply, Request, Stream, Transport, lines
 from muster.sdk.watching import Change, Watching
@@ -62,7 +62,10 @@ class Client:
     ) -> None:
         self.connection = connection or config.connection()
         self.manager = manager
-        self._transport = transport or HttpTransport(self.connection.server, self.connection.token)
+        found = self.connection
+        self._transport = transport or HttpTransport(
+            found.server, found.token, tls=trusting.context(found.server, found.trust)
+        )
         self._catalog: Catalog | None = None
 
     @property

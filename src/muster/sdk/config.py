@@ -1,12 +1,13 @@
 """Where the platform is and what this user set: flags, environment, configuration file, data directory.
 
-First found wins, in this order: what the caller passed, `$MUSTER_SERVER` and `$MUSTER_TOKEN`, the configuration
+First found wins, in this order: what the caller passed, `$MUSTER_SERVER` and its like, the configuration
 file (`$XDG_CONFIG_HOME/muster/config.yaml`), the kubeconfig that `muster up` wrote into its data directory.
 """
 
+import base64
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from muster.api import errors, raw
@@ -26,9 +27,25 @@ class Settings:
     server: str = ""
     token: str = ""
     namespace: str = ""
+    ca: str = ""
+    client_cert: str = ""
+    client_key: str = ""
     scheduler: str = ""
     quota: str = ""
     admission: str = ""
+    platform: Mapping[str, raw.JSON] = field(default_factory=dict)
+    """Of a platform that is started here: see `muster.settings`, which knows its keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """For servers with TLS. `ca`: a file in PEM, or `ca_text`: its content; where both are empty, the server must have
+    a certificate that this system trusts. `cert` and `key`: files, for servers that want to see a certificate."""
+
+    ca: str = ""
+    ca_text: str = ""
+    cert: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +55,7 @@ class Connection:
     server: str
     token: str = ""
     namespace: str = "default"
+    trust: Trust = Trust()
 
 
 def settings_path(env: Environment = os.environ) -> Path:
@@ -59,13 +77,23 @@ def read_settings(env: Environment = os.environ) -> Settings:
         raise errors.BadRequest(f"{path}: {error.message}") from error
     known = [field.name for field in fields(Settings)]
     merged: dict[str, str] = {}
+    platform: Mapping[str, raw.JSON] = {}
     for key, value in (item for document in documents for item in document.items()):
         if key not in known:
             raise errors.BadRequest(f"{path}: unknown key {key!r}; known keys are {', '.join(known)}")
+        if key == "platform":
+            platform = _mapping(value, path)
+            continue
         if not isinstance(value, str):
             raise errors.BadRequest(f"{path}: {key}: expected a string, found {raw.type_name(value)}")
         merged[key] = value
-    return Settings(**merged)
+    return Settings(**merged, platform=platform)
+
+
+def _mapping(value: raw.JSON, path: Path) -> Mapping[str, raw.JSON]:
+    if not isinstance(value, dict):
+        raise errors.BadRequest(f"{path}: platform: expected a mapping of settings, found {raw.type_name(value)}")
+    return value
 
 
 def data_directory(chosen: str | Path | None = None, env: Environment = os.environ) -> Path:
@@ -74,25 +102,6 @@ def data_directory(chosen: str | Path | None = None, env: Environment = os.envir
     if found:
         return Path(found).expanduser().absolute()
     return Path(env.get("XDG_DATA_HOME") or _home(env) / ".local" / "share") / "muster"
-
-
-def scheduler_configuration(chosen: str | None = None, env: Environment = os.environ) -> Path | None:
-    """The KubeSchedulerConfiguration of a platform that is started here; None for the usual scheduler."""
-    return _file(chosen or read_settings(env).scheduler)
-
-
-def quota_configuration(chosen: str | None = None, env: Environment = os.environ) -> Path | None:
-    """Kueue's Configuration for a platform that is started here; None where the defaults are meant."""
-    return _file(chosen or read_settings(env).quota)
-
-
-def admission_configuration(chosen: str | None = None, env: Environment = os.environ) -> Path | None:
-    """Volcano's admission configuration for a platform that is started here; None without resource groups."""
-    return _file(chosen or read_settings(env).admission)
-
-
-def _file(found: str) -> Path | None:
-    return Path(found).expanduser().absolute() if found else None
 
 
 def connection(
@@ -105,8 +114,9 @@ def connection(
     # A data directory named by hand means that platform, whatever the environment points at.
     if not data:
         server = server or env.get("MUSTER_SERVER", "") or settings.server
+    trust = _trust(settings, env)
     if server:
-        return Connection(server_url(server), token or _secret(server), namespace)
+        return Connection(server_url(server), token or _secret(server), namespace, trust)
     directory = data_directory(data, env)
     try:
         kubeconfig = (directory / "kubeconfig").read_bytes()
@@ -115,7 +125,17 @@ def connection(
     except OSError as error:
         raise errors.Unavailable(f"cannot read {directory / 'kubeconfig'}: {error.strerror}") from error
     found = from_kubeconfig(kubeconfig, str(directory / "kubeconfig"))
-    return Connection(found.server, found.token, namespace)
+    known = found.trust
+    trust = Trust(trust.ca, "" if trust.ca else known.ca_text, trust.cert or known.cert, trust.key or known.key)
+    return replace(found, namespace=namespace, trust=trust)
+
+
+def _trust(settings: Settings, env: Environment) -> Trust:
+    return Trust(
+        ca=env.get("MUSTER_CA") or settings.ca,
+        cert=env.get("MUSTER_CLIENT_CERT") or settings.client_cert,
+        key=env.get("MUSTER_CLIENT_KEY") or settings.client_key,
+    )
 
 
 def from_kubeconfig(text: bytes, source: str) -> Connection:
@@ -128,7 +148,20 @@ def from_kubeconfig(text: bytes, source: str) -> Connection:
     server = raw.dig(cluster, "server")
     if not isinstance(server, str):
         raise errors.BadRequest(f"{source}: the current context names no server; run `muster up` to write it afresh")
-    return Connection(server_url(server), reading.text(user, "token") or _secret(server))
+    trust = Trust(
+        reading.text(cluster, "certificate-authority"),
+        _decoded(reading.text(cluster, "certificate-authority-data"), source),
+        reading.text(user, "client-certificate"),
+        reading.text(user, "client-key"),
+    )
+    return Connection(server_url(server), reading.text(user, "token") or _secret(server), trust=trust)
+
+
+def _decoded(text: str, source: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode("ascii")
+    except ValueError as error:
+        raise errors.BadRequest(f"{source}: certificate-authority-data is not PEM in base64") from error
 
 
 def server_url(text: str) -> str:

@@ -5,6 +5,7 @@ Kubernetes; what fails below HTTP becomes an `api.errors` class that says what t
 """
 
 import socket
+import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -20,6 +21,7 @@ from urllib3.exceptions import (
     NewConnectionError,
     ProtocolError,
     ReadTimeoutError,
+    SSLError,
 )
 
 from muster.api import errors
@@ -72,9 +74,12 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """`server` as in `config.Connection`. `connections` are kept alive; more are made when needed."""
+    """`server` as in `config.Connection`. `connections` are kept alive; more are made when needed. `tls`: whom to
+    believe; None for all that this system trusts."""
 
-    def __init__(self, server: str, token: str = "", *, connections: int = 16) -> None:
+    def __init__(
+        self, server: str, token: str = "", *, connections: int = 16, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.server = server
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         keepalive = (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -82,7 +87,8 @@ class HttpTransport:
         try:
             parsed = urllib3.util.parse_url(server)
             self._prefix = (parsed.path or "").rstrip("/")
-            self._pool = urllib3.connection_from_url(server, maxsize=connections, socket_options=options)
+            secure = {} if tls is None else {"ssl_context": tls}
+            self._pool = urllib3.connection_from_url(server, maxsize=connections, socket_options=options, **secure)
         except (HTTPError, LocationValueError, ValueError) as error:
             raise errors.BadRequest(f"{server!r} is not a server address: {error}") from error
 
@@ -132,6 +138,11 @@ class HttpTransport:
             return errors.Unavailable(f"no such host in {address}: check the address")
         if isinstance(error, ConnectTimeoutError | NewConnectionError):
             return errors.Unavailable(f"no platform answers at {address}: start one with `muster up`")
+        if isinstance(error, SSLError):
+            return errors.Unavailable(
+                f"{address} is not trusted: {error}; name its authority with $MUSTER_CA, and a certificate of your own "
+                "with $MUSTER_CLIENT_CERT and $MUSTER_CLIENT_KEY where it asks for one"
+            )
         if isinstance(error, ReadTimeoutError):
             return errors.Timeout(f"{address} did not answer in time: is the server busy or stopped?")
         return errors.Unavailable(f"the connection to {address} broke: {error}")

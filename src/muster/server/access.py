@@ -1,7 +1,7 @@
 """Who may do what: one small table of rules, which the server enforces and the review APIs show.
 
 An administrator may do everything. A node may read what it runs, report on itself
-and on its own pods, and nothing else.
+and on its own pods, and nothing else. A user may what the rules say that came with the identity.
 """
 
 import base64
@@ -27,12 +27,14 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who is asking. `node` is the one that an agent speaks for; empty for a token that lets any node join."""
+    """Who is asking. `node` is the one that an agent speaks for; empty for a token that lets any node join. `rules`:
+    what is allowed beyond the role."""
 
     name: str
     role: Role | None
     groups: tuple[str, ...] = ("system:authenticated",)
     node: str = ""
+    rules: "tuple[Rule, ...]" = ()
 
 
 def administrator(name: str = "admin") -> Identity:
@@ -59,7 +61,7 @@ class TokenAuthenticator:
         self._tokens = [(token.encode(), identity) for token, identity in tokens.items() if token]
 
     def authenticate(self, headers: Mapping[str, str]) -> Identity | None:
-        sent = _sent_token(headers.get("authorization", ""))
+        sent = sent_token(headers.get("authorization", ""))
         if not sent:
             return None
         found: Identity | None = None
@@ -69,7 +71,8 @@ class TokenAuthenticator:
         return found
 
 
-def _sent_token(header: str) -> bytes:
+def sent_token(header: str) -> bytes:
+    """As Bearer, or as the password of Basic. Empty for anything else."""
     scheme, _, credentials = header.partition(" ")
     encoded = credentials.strip().encode("latin-1", "replace")
     match scheme.lower():
@@ -143,8 +146,12 @@ RULES: Mapping[Role | None, tuple[Rule, ...]] = {
 }  # fmt: skip
 
 
+def rules_of(identity: Identity) -> tuple[Rule, ...]:
+    return RULES[identity.role] + identity.rules
+
+
 def allows(identity: Identity, asked: Attributes) -> bool:
-    return any(rule.allows(identity, asked) for rule in RULES[identity.role])
+    return any(rule.allows(identity, asked) for rule in rules_of(identity))
 
 
 def check(identity: Identity, asked: Attributes) -> None:
@@ -210,7 +217,7 @@ def review(kind: str, sent: Document, identity: Identity) -> Document:
 
 
 def _shown_rules(identity: Identity) -> Iterator[Document]:
-    for rule in RULES[identity.role]:
+    for rule in rules_of(identity):
         shown: Document = {
             "verbs": list(rule.verbs), "apiGroups": list(rule.groups), "resources": list(rule.resources),
         }  # fmt: skip

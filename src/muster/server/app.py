@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import logging
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -44,6 +44,8 @@ DECISIONS = ("apis", "muster.dev", "decisions")
 METRICS = ("metrics",)
 Decisions: TypeAlias = Callable[[], Iterable[bytes]]
 Metrics: TypeAlias = Callable[[], Iterable[str]]
+Identify: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Identity | None]]
+"""Who sent these headers, of those that only the records know."""
 KUBERNETES_VERSION = "v1.33.0"
 """The Kubernetes release whose API this is closest to: kubectl warns when it is far from its own."""
 _HEALTH = ("healthz", "livez", "readyz")
@@ -113,15 +115,17 @@ class App:
     def __init__(self, kubernetes: KubernetesApi, authenticator: Authenticator, version: Version, views: Views) -> None:
         self._kubernetes = kubernetes
         self._determined: Router | None = None
+        self._identify: Identify | None = None
         self._views = views
         self._authenticator = authenticator
         self._version = version
         self._streams = Streams()
         self._numbers = itertools.count(1)
 
-    def mount(self, determined: Router) -> None:
-        """Serves Determined's API beside the others."""
+    def mount(self, determined: Router, identify: Identify | None = None) -> None:
+        """Serves Determined's API beside the others. With `identify`, its users may use the others as well."""
         self._determined = determined
+        self._identify = identify
 
     def close(self) -> None:
         self._streams.close()
@@ -168,6 +172,8 @@ class App:
         if below is None and parts != METRICS:
             raise errors.NotFound(f"nothing is served at {request.path}; the Kubernetes API is below /{PREFIX}")
         identity = self._authenticator.authenticate(request.headers)
+        if identity is None and self._identify is not None:
+            identity = await self._identify(request.headers)
         if identity is None:
             raise errors.Unauthorized(
                 "Unauthorized: send the header 'Authorization: Bearer <token>' with a known token"

@@ -19,8 +19,11 @@ from muster.api.errors import ApiError
 from muster.api.raw import JSON
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
+_MAX_QUERY_FIELDS = 1000
 _MAX_DRAINED_BYTES = 64 * 1024 * 1024
 _GZIP_FROM_BYTES = 128 * 1024
+
+_OBJECT_HINT = f"an object may have {raw.MAX_OBJECT_BYTES} bytes: put large data into files or object storage"
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -37,9 +40,9 @@ class Query:
     def __init__(self, encoded: bytes) -> None:
         values: dict[str, str] = {}
         try:
-            pairs = parse_qsl(encoded.decode("latin-1"), keep_blank_values=True, max_num_fields=100)
+            pairs = parse_qsl(encoded.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_QUERY_FIELDS)
         except ValueError as error:
-            raise errors.BadRequest("the request has more than 100 query parameters") from error
+            raise errors.BadRequest(f"the request has more than {_MAX_QUERY_FIELDS} query parameters") from error
         for name, value in pairs:
             values.setdefault(name, value)
         self.values: Mapping[str, str] = values
@@ -82,8 +85,10 @@ class Request:
     receive: Receive
     remote: str = ""
     """The address that it came from."""
+    is_secure: bool = False
+    """Whether it came over TLS."""
 
-    async def body(self, limit: int = MAX_BODY_BYTES) -> bytes:
+    async def body(self, limit: int = MAX_BODY_BYTES, hint: str = _OBJECT_HINT) -> bytes:
         """The whole body. Raises TooLarge above the limit, after reading on a while without keeping anything:
         a client that is still sending would otherwise see a reset connection instead of the reason."""
         chunks: list[bytes] = []
@@ -98,13 +103,10 @@ class Request:
                 chunks.append(chunk)
             else:
                 chunks.clear()
-            if not message.get("more_body", False) or size > max(limit, _MAX_DRAINED_BYTES):
+            if not message.get("more_body", False) or size > limit + _MAX_DRAINED_BYTES:
                 break
         if size > limit:
-            raise errors.TooLarge(
-                f"the request body is larger than {limit} bytes; an object may have "
-                f"{raw.MAX_OBJECT_BYTES} bytes: put large data into files or object storage"
-            )
+            raise errors.TooLarge(f"the request body is larger than {limit} bytes; {hint}")
         return b"".join(chunks)
 
 
@@ -128,6 +130,8 @@ class Stream:
     headers: Headers = ()
     refuse: Callable[[ApiError], Response] | None = None
     """How such an error is told, where not as a Status."""
+    last_words: Callable[[ApiError], bytes] | None = None
+    """What to send when the server closes before the stream has ended; without it, just an end."""
 
 
 Answer: TypeAlias = Response | Stream
@@ -147,6 +151,7 @@ def request_of(scope: Scope, receive: Receive, request_id: str) -> Request:
         id=request_id,
         receive=receive,
         remote=str((scope.get("client") or ("",))[0]),
+        is_secure=scope.get("scheme") == "https",
     )
 
 
@@ -219,11 +224,22 @@ class Streams:
                     self._deadlines.discard(deadline)
                     listener.cancel()
         except TimeoutError:
-            if not outgoing.has_started:
+            if self._is_closing and stream.last_words is not None:
+                failure = await self._say_last(stream.last_words, outgoing)
+            elif not outgoing.has_started:
                 await outgoing.start(200, stream.content_type, stream.headers)
         if failure is not None:
             raise failure
         await outgoing.end()
+
+    @staticmethod
+    async def _say_last(words: Callable[[ApiError], bytes], outgoing: Outgoing) -> Exception | None:
+        """Whoever follows must not take the end of the server for the end of what they follow."""
+        error = errors.Unavailable("the server is shutting down; ask again when it is back")
+        if not outgoing.has_started:
+            return error
+        await outgoing.chunk(words(error))
+        return None
 
 
 @asynccontextmanager

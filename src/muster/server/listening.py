@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Generator
+import ssl
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
 
 import uvicorn
@@ -24,15 +25,23 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def listening(
-    app: ASGIApp, host: str = "127.0.0.1", port: int = 0, *, on_close: Callable[[], None] | None = None
+    app: ASGIApp,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    on_close: Callable[[], None] | None = None,
+    tls: ssl.SSLContext | None = None,
+    sockets: Sequence[socket.socket] = (),
 ) -> AsyncIterator[str]:
-    """Serves while the block runs; gives the address that was bound, as a URL. Raises OSError where it is taken."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    # Accepted sockets inherit it. Asyncio sets it only on sockets that name their protocol, which these do not, and
-    # without it an answer in two packets waits 40 ms for the client's delayed acknowledgement.
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    actual = bound.getsockname()[1]
+    """Serves while the block runs; gives the address that was bound, as a URL. `sockets`: listen already, and are used
+    instead of the address. Raises OSError where it is taken."""
+    bound = list(sockets) or [_bind(host, port)]
+    for each in bound:
+        # Accepted sockets inherit it. Asyncio sets it only on sockets that name their protocol, which these do not, and
+        # without it an answer in two packets waits 40 ms for the client's delayed acknowledgement.
+        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    address, actual = bound[0].getsockname()[:2]
+    host = address if sockets else host
     config = uvicorn.Config(
         app,
         http="httptools",
@@ -47,13 +56,15 @@ async def listening(
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
+    config.load()
+    config.ssl = tls
     server = _Server(config)
     async with asyncio.TaskGroup() as group:
-        serving = group.create_task(server.serve([bound]), name=f"serve on port {actual}")
+        serving = group.create_task(server.serve(bound), name=f"serve on port {actual}")
         try:
             while not server.started and not serving.done():  # noqa: ASYNC110  uvicorn has only the flag
                 await asyncio.sleep(0.002)
-            yield f"http://{f'[{host}]' if ':' in host else host}:{actual}"
+            yield f"{'http' if tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{actual}"
         finally:
             if on_close is not None:
                 on_close()
@@ -61,3 +72,8 @@ async def listening(
             # Waited for here: a group that is left by a cancellation would cancel the server instead of letting it
             # finish what it has begun.
             await asyncio.wait({serving})
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)

@@ -6,6 +6,7 @@ keep their order. What the connection does is told as `Unavailable`: callers bac
 
 import asyncio
 import io
+import ssl
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -84,18 +85,20 @@ class _Request:
 
 
 class HttpStore:
-    """`url` is the server's root, without `/k8s`. Use as an async context manager."""
+    """`url` is the server's root, without `/k8s`. `tls`: whom to believe; None for all that this system trusts. Use as
+    an async context manager."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, *, tls: ssl.SSLContext | None = None) -> None:
         self._root = f"{url.rstrip('/')}/k8s"
         self._token = token
+        self._tls = tls
         self._session: aiohttp.ClientSession | None = None
         self._turns = asyncio.Semaphore(_WRITES_AT_ONCE)
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             # Watches hold their connection for hours, so the pool has no limit of its own; writes take turns.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, ssl=self._tls or True),
             headers={
                 "Authorization": f"Bearer {self._token}",
                 "User-Agent": "muster",

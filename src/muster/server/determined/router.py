@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from muster.accounts.callers import NOBODY, Caller, WorkspaceId
 from muster.accounts.permissions import Permission
@@ -11,11 +11,14 @@ from muster.api import errors
 from muster.api.errors import ApiError
 from muster.server import paths
 from muster.server.determined import wire
+from muster.server.determined.authenticating import check_origin
 from muster.server.determined.routing import Call, Message, Route
 from muster.server.exchange import Answer, ClientGone, Request, Response, Stream, closing
 
 _log = logging.getLogger(__name__)
-STREAM_TYPE = "application/json"
+STREAM_TYPE: Final = "application/json"
+_MAX_PUBLIC_BODY_BYTES: Final = 64 * 1024
+"""Of those whom we do not know. A login is small."""
 Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Caller | None]]
 """From the headers, names in lower case. None for nobody we know."""
 
@@ -32,13 +35,14 @@ class _Node:
 
     named: dict[str, "_Node"] = field(default_factory=dict)
     parameter: "_Node | None" = None
-    routes: dict[str, Route] = field(default_factory=dict)
+    routes: dict[str, "_Entry"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class _Match:
+class _Entry:
     route: Route
-    path: Mapping[str, str]
+    names: tuple[str, ...]
+    """Of the parameters in the path."""
 
 
 class Router:
@@ -60,36 +64,40 @@ class Router:
             return _refusal(error)
         except ClientGone:
             raise
-        except Exception as error:
+        except Exception:
             _log.exception("request %s failed: %s %s", request.id, request.method, request.path)
-            return _refusal(
-                errors.InternalError(f"the server failed on this request (id {request.id})", name=str(error))
-            )
+            return _refusal(errors.InternalError(f"the server failed on this request (id {request.id})"))
 
     async def _answer(self, request: Request) -> Answer:
         node, values = self._find(request.path)
         if node is None or not node.routes:
             raise errors.NotFound(f"nothing is served at {request.path}")
-        route = node.routes.get(request.method)
-        if route is None:
+        entry = node.routes.get(request.method)
+        if entry is None:
             allowed = ", ".join(sorted(node.routes))
             raise errors.MethodNotAllowed(f"{request.method} is not served at {request.path}, but {allowed}")
-        names = [part[1:-1] for part in route.path.strip("/").split("/") if part.startswith("{")]
-        return await self._call(_Match(route, dict(zip(names, values, strict=True))), request)
+        return await self._call(entry.route, dict(zip(entry.names, values, strict=True)), request)
 
-    async def _call(self, match: _Match, request: Request) -> Answer:
-        route = match.route
+    async def _call(self, route: Route, path: Mapping[str, str], request: Request) -> Answer:
         caller = await self._authenticate(request.headers)
         if caller is None and not route.rule.is_public:
             raise errors.Unauthorized("log in first: no known session or token came with the request")
-        message = wire.decode(route, match.path, request.query.pairs, await request.body(wire.MAX_BODY_BYTES))
-        call = Call(caller or NOBODY, request.remote)
+        if caller is not None:
+            check_origin(request.method, request.headers)
+        limit = _MAX_PUBLIC_BODY_BYTES if caller is None else wire.MAX_BODY_BYTES
+        body = b"" if request.method == "GET" else await request.body(limit, _HINT)
+        message = wire.decode(route, path, request.query.pairs, body)
+        call = Call(caller or NOBODY, request.remote, request.is_secure)
         if caller is not None:
             await self._check(route, call, message)
         if route.follow is not None:
-            return Stream(_lines(route, call, message), STREAM_TYPE, waits=True, refuse=_refusal)
+            return _stream(_lines(route, call, message))
+        if route.is_long:
+            return _stream(_late(route, call, message))
         assert route.handle is not None
-        return Response(200, wire.encode(await route.handle(call, message)))
+        reply = await route.handle(call, message)
+        headers = () if route.dress is None else tuple(route.dress(call, reply))
+        return Response(200, wire.encode(reply), headers=headers)
 
     async def _check(self, route: Route, call: Call, message: Message) -> None:
         rule, caller = route.rule, call.caller
@@ -117,15 +125,17 @@ class Router:
 
     def _add(self, route: Route) -> None:
         node = self._root
+        names: list[str] = []
         for part in route.path.strip("/").split("/"):
             if part.startswith("{"):
+                names.append(part[1:-1])
                 node.parameter = node.parameter or _Node()
                 node = node.parameter
             else:
                 node = node.named.setdefault(part, _Node())
         if route.method in node.routes:
             raise ValueError(f"two routes for {route.method} {route.path}")
-        node.routes[route.method] = route
+        node.routes[route.method] = _Entry(route, tuple(names))
 
     def _find(self, path: str) -> tuple[_Node | None, list[str]]:
         """A segment that is named comes before one that is a parameter."""
@@ -141,6 +151,13 @@ class Router:
         return node, values
 
 
+_HINT: Final = "large data belongs into files that tasks can read"
+
+
+def _stream(chunks: AsyncGenerator[bytes, None]) -> Stream:
+    return Stream(chunks, STREAM_TYPE, waits=True, refuse=_refusal, last_words=wire.error_line)
+
+
 async def _lines(route: Route, call: Call, message: Message) -> AsyncGenerator[bytes, None]:
     assert route.follow is not None
     replies = route.follow(call, message)
@@ -154,6 +171,17 @@ async def _lines(route: Route, call: Call, message: Message) -> AsyncGenerator[b
             if not is_begun:
                 raise
             yield wire.error_line(error)
+        except Exception:
+            if not is_begun:
+                raise
+            _log.exception("stream %s failed", route.path)
+            yield wire.error_line(errors.InternalError("the server failed while it told this"))
+
+
+async def _late(route: Route, call: Call, message: Message) -> AsyncGenerator[bytes, None]:
+    """The one reply of a long poll."""
+    assert route.handle is not None
+    yield wire.encode(await route.handle(call, message))
 
 
 def _refusal(error: ApiError) -> Response:

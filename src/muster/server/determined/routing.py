@@ -4,8 +4,8 @@ A handler is `async (Call, request) -> reply`, over messages that are plain type
 router knows the wire: how requests are read, replies written, errors told. A route without a rule cannot be made.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -25,10 +25,11 @@ class Nothing(Message, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """All that is known about a call beside its message. `remote`: the address it came from."""
+    """All that is known about a call beside its message. `remote`: the address it came from. `is_secure`: over TLS."""
 
     caller: Caller
     remote: str = ""
+    is_secure: bool = False
 
 
 Req = TypeVar("Req", bound=Message)
@@ -36,6 +37,9 @@ Handle: TypeAlias = Callable[[Call, Req], Awaitable[Message]]
 Follow: TypeAlias = Callable[[Call, Req], AsyncIterator[Message]]
 Scope: TypeAlias = Callable[[Call, Req], Awaitable[WorkspaceId | None]]
 """Which workspace a call is about; None: the whole cluster."""
+Rep = TypeVar("Rep", bound=Message)
+Dress: TypeAlias = Callable[[Call, Rep], Sequence[tuple[str, str]]]
+"""Headers that go with a reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ class Route:
     handle: Handle[Message] | None
     follow: Follow[Message] | None
     body: str = ""
+    is_long: bool = False
+    dress: Dress[Message] | None = None
 
 
 def route(
@@ -87,6 +93,17 @@ def route(
     members is a field."""
     erased = cast(Rule[Message], rule), cast(Handle[Message], handle)
     return Route(method, path, request, reply, erased[0], erased[1], None, body)
+
+
+def long_poll(made: Route) -> Route:
+    """A route that answers late: it is given up when the client leaves or the server closes."""
+    return replace(made, is_long=True)
+
+
+def dressed(made: Route, reply: type[Rep], dress: Dress[Rep]) -> Route:
+    """A route whose replies have headers of their own."""
+    assert made.reply is reply
+    return replace(made, dress=cast(Dress[Message], dress))
 
 
 def stream(path: str, request: type[Req], reply: type[Message], rule: Rule[Req], follow: Follow[Req]) -> Route:

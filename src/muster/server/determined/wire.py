@@ -36,6 +36,9 @@ _GRPC: Final[Mapping[type[ApiError], tuple[int, int]]] = {
 }
 """The code of gRPC, and the status with which it travels."""
 _INTERNAL: Final = (13, 500)
+_ENCODER: Final = msgspec.json.Encoder()
+_FREE: Final[object] = JSON
+"""The type of what can be anything."""
 
 
 def decode(route: Route, path: Mapping[str, str], query: Iterable[tuple[str, str]], body: bytes) -> Message:
@@ -63,12 +66,18 @@ def decode(route: Route, path: Mapping[str, str], query: Iterable[tuple[str, str
 
 
 def encode(message: Message) -> bytes:
-    return msgspec.json.encode(message)
+    """With all fields; numbers that are none as words."""
+    encoded = _ENCODER.encode(message)
+    # The encoder writes them as null, which nearly every reply has anyway for what is not set: only then, and only
+    # where the message can hold numbers at all, is it worth a second look.
+    if b"null" in encoded and _holds_numbers(type(message)):
+        return _ENCODER.encode(numbers_as_words(msgspec.to_builtins(message)))
+    return encoded
 
 
 def encode_result(message: Message) -> bytes:
     """One line of a stream."""
-    return b'{"result":' + msgspec.json.encode(message) + b"}\n"
+    return b'{"result":' + encode(message) + b"}\n"
 
 
 def error_body(error: ApiError) -> tuple[int, bytes]:
@@ -102,6 +111,23 @@ def _worded(text: str) -> str:
     said, _, where = text.partition(" - at `$")
     field = where.rstrip("`").removeprefix(".")
     return f"{field}: {said}" if field else said
+
+
+@cache
+def _holds_numbers(message: type[Message]) -> bool:
+    """Whether anything in it, however deep, may be a float."""
+    seen: set[object] = set()
+    waiting: list[object] = [message]
+    while waiting:
+        part = waiting.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        if part is float or part is _FREE:
+            return True
+        if isinstance(part, type) and issubclass(part, msgspec.Struct):
+            waiting.extend(leaf for hint in get_type_hints(part).values() for leaf in _leaves(hint))
+    return False
 
 
 # Names

@@ -1,0 +1,156 @@
+"""Determined's API: records, accounts, and the routes of all areas, put together.
+
+Each area has services, which are made here in the order in which they need each other, and routes over them.
+"""
+
+import contextlib
+import ipaddress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+from sqlalchemy import Connection, select
+
+from muster.accounts import bootstrapping
+from muster.accounts.callers import Caller, UserId, WorkspaceId
+from muster.accounts.lifespans import Lifespans
+from muster.accounts.passwords import Passwords
+from muster.accounts.services import AccountServices
+from muster.api.kueue import CLUSTER_QUEUE
+from muster.assembly.configured import ServeSettings
+from muster.assembly.controlling import Component
+from muster.records import Database
+from muster.records.tables_accounts import WORKSPACE_NAMESPACES
+from muster.runtime.clock import Clock
+from muster.runtime.log_ring import LogRing
+from muster.server.app import Identify
+from muster.server.determined import account_routes, master, me
+from muster.server.determined.authenticating import Credentials
+from muster.server.determined.cluster_facts import ClusterFacts
+from muster.server.determined.master import About, Live
+from muster.server.determined.router import Router
+from muster.server.determined.routing import Route
+from muster.server.identities import Identities
+from muster.settings.sections import Security
+from muster.store.protocol import Selection, Store
+from muster.version import VERSION
+
+_DAY: Final = 86_400.0
+_ROOT: Final = UserId(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What Determined's API needs of the rest. `root_token` is the one that the owner of the data directory has."""
+
+    store: Store
+    clock: Clock
+    root_token: str
+    live: Live
+    log: LogRing
+
+
+@dataclass(frozen=True, slots=True)
+class Determined:
+    """`components` must be kept running. `password`: of the administrator, where this start has made one up."""
+
+    router: Router
+    identify: Identify
+    accounts: AccountServices
+    components: Mapping[str, Component]
+    password: str | None
+
+
+@contextlib.asynccontextmanager
+async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIterator[Determined]:
+    """Open while the context lasts."""
+    security = settings.platform.security
+    async with contextlib.AsyncExitStack() as stack:
+        database = await _database(settings, stack)
+        passwords = Passwords(may_be_blank=is_loopback(settings.platform.host))
+        accounts = AccountServices.over(
+            database, around.clock, passwords, _Pools(around.store), lifespans=_lifespans(security)
+        )
+        first = await bootstrapping.bootstrap(
+            database, around.clock, passwords, accounts.accounts, security.initial_user_password or None
+        )
+        routes = [*await _own_routes(settings, around, database, accounts), *account_routes.routes(accounts)]
+        credentials = Credentials(accounts.accounts.authenticate, around.root_token, await _root(accounts))
+        router = Router(routes, credentials.caller, accounts.authorizer)
+        identities = Identities(credentials.of_token, accounts.authorizer, _Namespaces(database).all)
+        components: Mapping[str, Component] = {
+            "removal of workspaces": accounts.remover.run,
+            "upkeep of accounts": accounts.upkeep.run,
+        }
+        password = None if first is None else first.generated
+        yield Determined(router, identities.identify, accounts, components, password)
+
+
+async def _database(settings: ServeSettings, stack: contextlib.AsyncExitStack) -> Database:
+    if settings.platform.database:
+        database = await Database.open(settings.platform.database)
+    else:
+        database = await Database.at(settings.data / "records.db")
+    stack.push_async_callback(database.close)
+    return database
+
+
+async def _own_routes(
+    settings: ServeSettings, around: Surroundings, database: Database, accounts: AccountServices
+) -> Sequence[Route]:
+    facts = ClusterFacts(database, around.clock)
+    about = About(await facts.id(), str(uuid4()), settings.platform.cluster_name, VERSION)
+    return (*master.routes(about, facts, around.live, around.log), *me.routes(accounts.accounts))
+
+
+async def _root(accounts: AccountServices) -> Caller:
+    """The administrator that the first start made, whatever has become of the name."""
+    user = await accounts.accounts.user(_ROOT)
+    return Caller(user.id, user.username, is_admin=True)
+
+
+def _lifespans(security: Security) -> Lifespans:
+    longest = security.token.max_lifespan_days
+    return Lifespans(
+        session=security.session_lifespan_days * _DAY,
+        access=security.token.default_lifespan_days * _DAY,
+        longest_access=None if longest is None else longest * _DAY,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _Pools:
+    """Resource pools are ClusterQueues."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def names(self) -> Sequence[str]:
+        page = await self._store.list(Selection(CLUSTER_QUEUE))
+        return [found.key.name for found in page.items]
+
+
+class _Namespaces:
+    """Of workspaces that are bound to one in our own cluster, whose name is empty."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def all(self) -> Mapping[WorkspaceId, str]:
+        return await self._database.read(_namespaces)
+
+
+def _namespaces(connection: Connection) -> Mapping[WorkspaceId, str]:
+    table = WORKSPACE_NAMESPACES
+    query = select(table.c.workspace_id, table.c.namespace).where(table.c.cluster == "")
+    return {WorkspaceId(row.workspace_id): row.namespace for row in connection.execute(query)}

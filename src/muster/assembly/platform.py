@@ -1,0 +1,186 @@
+"""Store, controllers and server: a platform without nodes."""
+
+import asyncio
+import base64
+import contextlib
+import os
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from muster.api import errors, raw
+from muster.api.everything import REGISTRY
+from muster.assembly import configured
+from muster.assembly.configured import ServeSettings
+from muster.assembly.controlling import Component, controllers
+from muster.assembly.determined import Determined, Surroundings, determined
+from muster.assembly.logging_live import LiveSettings
+from muster.assembly.private_files import make_private, token, write_private
+from muster.controllers.quota import QuotaController
+from muster.controllers.quota.visibility import Visibility
+from muster.controllers.scheduling import SchedulingController
+from muster.runtime.clock import Clock, SystemClock
+from muster.runtime.metrics import Registry
+from muster.runtime.supervision import supervise
+from muster.server import access, activation, app, tls
+from muster.server.app import Lookouts
+from muster.server.listening import listening
+from muster.server.node_logs import LocalNodeLogs, RemoteNodeLogs
+from muster.settings.sections import PlatformSettings, Tls
+from muster.store.embedded import EmbeddedStore
+from muster.store.protocol import Store
+from muster.version import VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What there is to know once a platform answers. `password`: of `admin`, where this start has made it up; it is
+    told now or never."""
+
+    url: str
+    kubeconfig: Path
+    node_token: str
+    nodes: Sequence[str] = ()
+    password: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What runs, for those who add nodes of their own to it."""
+
+    store: Store
+    clock: Clock
+    url: str
+    kubeconfig: Path
+    node_token: str
+    local_logs: LocalNodeLogs
+    determined: Determined
+
+    def started(self, nodes: Sequence[str]) -> Started:
+        activation.notify_ready(os.environ)
+        return Started(self.url, self.kubeconfig, self.node_token, nodes, self.determined.password)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    admin: str
+    node: str
+
+
+@contextlib.asynccontextmanager
+async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
+    """Store, controllers and server, up while the context lasts."""
+    clock, live = SystemClock(), LiveSettings(settings.platform)
+    make_engine = configured.make_engine(settings.platform.scheduler)
+    quota_settings = configured.quota_settings(settings.platform.quota)
+    take_in = configured.take_in(settings.platform.admission, quota_settings)
+    secure = _tls(settings.platform.security.tls)
+    make_private(settings.data)
+    tokens = _Tokens(token(settings.data / "token"), token(settings.data / "node-token"))
+    async with contextlib.AsyncExitStack() as stack:
+        live.open()
+        stack.callback(live.close)
+        store = await stack.enter_async_context(
+            EmbeddedStore.on_disk(settings.data / "store.db", clock=clock, take_in=take_in)
+        )
+        api = await stack.enter_async_context(
+            determined(settings, Surroundings(store, clock, tokens.admin, live, live.ring))
+        )
+        local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, tokens.node)))
+        scheduler = SchedulingController(store, clock, make_engine)
+        metrics = Registry()
+        quota = QuotaController(store, clock, quota_settings, metrics)
+        application = app.build(
+            store=store,
+            registry=REGISTRY,
+            clock=clock,
+            authenticator=access.TokenAuthenticator(
+                {tokens.admin: access.administrator(), tokens.node: access.a_node()}
+            ),
+            node_logs=local_logs,
+            version=VERSION,
+            lookouts=Lookouts(scheduler.decisions, Visibility(quota, clock), metrics.pieces),
+        )
+        application.mount(api.router, api.identify)
+        components = {**controllers(store, clock, scheduler, quota), **api.components, **_renewal(secure, clock)}
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        running = tasks.create_task(supervise(components, clock=clock), name="controllers")
+        stack.callback(running.cancel)
+        bound = await stack.enter_async_context(_listening(settings.platform, application, secure))
+        url = settings.platform.url.rstrip("/") or _reachable(bound)
+        kubeconfig = settings.data / "kubeconfig"
+        write_private(kubeconfig, raw.to_yaml(_kubeconfig(url, tokens.admin, settings.platform.security.tls)))
+        yield Platform(store, clock, url, kubeconfig, tokens.node, local_logs, api)
+
+
+@dataclass(frozen=True, slots=True)
+class _Secure:
+    context: ssl.SSLContext
+    files: tls.Files
+
+
+def _tls(wanted: Tls) -> _Secure | None:
+    """Raises what is wrong with it, before anything has started."""
+    if bool(wanted.cert) != bool(wanted.key):
+        raise errors.BadRequest("security.tls: cert and key belong together; set both or none")
+    if not wanted.is_on:
+        if wanted.client_ca:
+            raise errors.BadRequest("security.tls.client_ca: needs cert and key: without TLS nobody shows one")
+        return None
+    client_ca = Path(wanted.client_ca).expanduser() if wanted.client_ca else None
+    files = tls.Files(Path(wanted.cert).expanduser(), Path(wanted.key).expanduser(), client_ca)
+    return _Secure(tls.server_context(files), files)
+
+
+def _renewal(secure: _Secure | None, clock: Clock) -> dict[str, Component]:
+    return {} if secure is None else {"certificate": tls.Renewal(secure.context, secure.files, clock).run}
+
+
+def _listening(
+    settings: PlatformSettings, application: app.App, secure: _Secure | None
+) -> contextlib.AbstractAsyncContextManager[str]:
+    return listening(
+        application,
+        settings.host,
+        settings.port,
+        on_close=application.close,
+        tls=None if secure is None else secure.context,
+        sockets=activation.passed_sockets(os.environ, os.getpid()),
+    )
+
+
+def _reachable(bound: str) -> str:
+    """An address that clients on this machine can use where the server listens on all of them."""
+    for every, here in (("//0.0.0.0:", "//127.0.0.1:"), ("//[::]:", "//[::1]:")):
+        bound = bound.replace(every, here, 1)
+    return bound
+
+
+def _kubeconfig(url: str, admin_token: str, secure: Tls) -> raw.Document:
+    """kubectl sends no token over plain HTTP, but it does send what stands in the URL: there it stands as well."""
+    server = url if urlsplit(url).scheme == "https" else url.replace("://", f"://admin:{admin_token}@", 1)
+    cluster: raw.Document = {"server": f"{server}/k8s"}
+    if secure.is_on:
+        trusted = _trusted(secure)
+        if trusted:
+            cluster["certificate-authority-data"] = base64.b64encode(trusted.encode()).decode()
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "muster",
+        "clusters": [{"name": "muster", "cluster": cluster}],
+        "users": [{"name": "admin", "user": {"token": admin_token}}],
+        "contexts": [{"name": "muster", "context": {"cluster": "muster", "user": "admin", "namespace": "default"}}],
+    }
+
+
+def _trusted(secure: Tls) -> str:
+    """PEM of what clients should trust the server by; empty where their system knows."""
+    if not secure.ca:
+        return tls.own_authorities(Path(secure.cert).expanduser())
+    try:
+        return Path(secure.ca).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.BadRequest(f"security.tls.ca: cannot read {secure.ca}: {error}") from error

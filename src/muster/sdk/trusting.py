@@ -1,0 +1,31 @@
+"""Which servers a client believes, and how it proves itself to them: a TLS context from what was configured."""
+
+import ssl
+from pathlib import Path
+
+from muster.api import errors
+from muster.sdk.config import Trust
+
+
+def context(server: str, trust: Trust) -> ssl.SSLContext | None:
+    """None for servers without TLS. Raises BadRequest that names the file which will not do."""
+    if not server.startswith("https://"):
+        return None
+    made = ssl.create_default_context()
+    # As curl and kubectl have it: what is named is trusted as it is, also where it is no authority itself.
+    made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    made.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+    try:
+        if trust.ca:
+            made.load_verify_locations(Path(trust.ca).expanduser())
+        if trust.ca_text:
+            made.load_verify_locations(cadata=trust.ca_text)
+    except (OSError, ssl.SSLError) as error:
+        raise errors.BadRequest(f"{trust.ca or 'certificate-authority-data'} holds no certificate: {error}") from error
+    if trust.cert:
+        key = Path(trust.key).expanduser() if trust.key else None
+        try:
+            made.load_cert_chain(Path(trust.cert).expanduser(), key)
+        except (OSError, ssl.SSLError) as error:
+            raise errors.BadRequest(f"{trust.cert} is not a certificate with its key: {error}") from error
+    return made

@@ -1,0 +1,88 @@
+"""The settings of a platform, as typed sections. A name that Determined's master.yaml has means the same here.
+
+Defaults are what a laptop needs. Fields that hold secrets say so, and are never shown.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+
+from muster.api.raw import JSON
+
+SECRET: Final = "secret"  # noqa: S105  the name of a mark
+ADDRESS: Final = "address"
+Secret: TypeAlias = Annotated[str, msgspec.Meta(extra={SECRET: True})]
+"""Shown as stars."""
+Address: TypeAlias = Annotated[str, msgspec.Meta(extra={ADDRESS: True})]
+"""A URL that may hold a password, which alone is hidden."""
+Port: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Days: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key that is not a field is a mistake, which the reader names."""
+
+
+class LogLevel(StrEnum):
+    TRACE = "trace"
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+
+class Log(Section, frozen=True):
+    """The server's own log. Both may be changed while it runs."""
+
+    level: LogLevel = LogLevel.INFO
+    color: bool = True
+
+
+class Tls(Section, frozen=True):
+    """Paths of PEM files. `client_ca`: who does not show a certificate that it signed is turned away. `ca`: what
+    clients should trust the server by, where that is neither in `cert` nor among what their system trusts."""
+
+    cert: str = ""
+    key: str = ""
+    client_ca: str = ""
+    ca: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self.cert)
+
+
+class Tokens(Section, frozen=True):
+    """Access tokens. `max_lifespan_days`: none where they may live for ever."""
+
+    default_lifespan_days: Days = 30
+    max_lifespan_days: Days | None = None
+
+
+class Security(Section, frozen=True):
+    """`initial_user_password`: of the users that the first start makes; one is made up where it is empty."""
+
+    initial_user_password: Secret = ""
+    session_lifespan_days: Days = 7
+    token: Tokens = Tokens()
+    tls: Tls = Tls()
+
+
+class PlatformSettings(Section, frozen=True):
+    """`url`: what others reach the server by, where that is not the address it listens on. `database`: of the records;
+    an SQLite file in the data directory where it is empty. `scheduler`, `quota` and `admission` name files."""
+
+    host: str = "127.0.0.1"
+    port: Port = 7077
+    url: str = ""
+    cluster_name: str = ""
+    database: Address = ""
+    security: Security = Security()
+    log: Log = Log()
+    task_container_defaults: Mapping[str, JSON] = {}
+    scheduler: str = ""
+    quota: str = ""
+    admission: str = ""
