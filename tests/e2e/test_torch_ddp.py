@@ -85,8 +85,9 @@ def test_jobs_at_once_that_meet_at_the_same_port(up: Platform, tmp_path: Path) -
 def ports(up: Platform) -> dict[str, str]:
     """Where those listen whom the others look for."""
     return {
-        name: pod["metadata"]["annotations"]["muster.dev/ports"]
+        name: condition["message"]
         for job in ("pet", "one", "two")
         for name, pod in torch_jobs.pods_of(up, job).items()
-        if "muster.dev/ports" in pod["metadata"].get("annotations", {})
+        for condition in (pod.get("status") or {}).get("conditions", ())
+        if condition["type"] == "muster.dev/Ports"
     }

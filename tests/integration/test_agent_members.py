@@ -106,7 +106,7 @@ async def test_jobs_that_meet_at_the_same_port_do_not_meet_each_other(tmp_path: 
         for job, node in (("one", "n1"), ("two", "n2"), ("three", "n1")):
             assert f"{job} heard {job}" in await logged(store, found[node], f"{job}-master-0", "heard")
             pod = await store.get(core.POD, Key("default", f"{job}-master-0"))
-            given.append((ports.read(pod.meta.annotations) or {})[23456])
+            given.append((ports.read(pod.read(core.Pod).status.conditions) or {})[23456])
         assert len(set(given)) == 3, given
 
 

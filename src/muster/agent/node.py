@@ -28,11 +28,12 @@ from muster.api import core, errors
 from muster.api.errors import ApiError
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
+from muster.api.raw import Document
 from muster.api.selectors import FieldSelector, parse_fields
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer
 from muster.runtime.recording import EventRecorder
-from muster.store.protocol import Change, Event, Patch, Selection, Store, write_one
+from muster.store.protocol import Change, Event, Patch, PatchType, Selection, Store, write_one
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
@@ -227,7 +228,7 @@ class Agent:
         if has_begun:
             held = directories.saved_grant(home) or Grant(devices.claim(worker.pod).needs)
             worker.grant = self._ledger.restore(found.uid, held)
-            self._ports.restore(found.uid, ports.read(found.meta.annotations) or {})
+            self._ports.restore(found.uid, ports.read(worker.pod.status.conditions) or {})
         if is_gone:
             worker.disowned()
         elif has_begun:
@@ -330,10 +331,11 @@ class Agent:
                 secrets[name] = volumes.secret_data(found.read(core.Secret))
         return Sources(maps, secrets)
 
-    async def _announce(self, pod: Object, text: str) -> None:
+    async def _announce(self, pod: Object, condition: Document) -> None:
         """The uid is a precondition: it must never land on a later pod of that name."""
-        body = {"metadata": {"uid": pod.uid, "annotations": {ports.ANNOTATION: text}}}
-        await write_one(self._store, Patch(core.POD, pod.key, body))
+        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        patch = Patch(core.POD, pod.key, body, type=PatchType.STRATEGIC, subresource="status")
+        await write_one(self._store, patch)
 
     async def _keep_fresh(self) -> None:
         while True:

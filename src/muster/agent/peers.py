@@ -211,7 +211,7 @@ class Resolver:
         peer = found.read(core.Pod)
         if naming_of(peer) != naming_of(asking) or not peer.spec.node_name:
             return None
-        listens = ports.read(peer.metadata.annotations)
+        listens = ports.read(peer.status.conditions)
         if listens is None and listened(peer):
             return _COMING
         address = peer.status.pod_ip or await self._node_address(peer.spec.node_name)

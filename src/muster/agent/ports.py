@@ -1,8 +1,8 @@
 """Ports of a machine that its pods share.
 
 In a network of its own every pod could listen on the same port. Host processes share the machine's, so a pod gets the
-port that it was told to listen on only where nobody else has it, else another. Its own environment says which, and an
-annotation on the pod tells its peers.
+port that it was told to listen on only where nobody else has it, else another. Its own environment says which, and a
+condition of the pod tells its peers.
 
 Two pods may be given ports long before their processes listen. So a port that was given is also held as a name that the
 kernel lets one process of the machine have at a time, and takes back when that process ends: several agents on one
@@ -13,13 +13,16 @@ import contextlib
 import random
 import socket
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from muster.api import raw
+from muster.api import conditions, raw
 from muster.api.errors import BadRequest
+from muster.api.meta import Condition
+from muster.api.raw import Document
 
-ANNOTATION = "muster.dev/ports"
-"""On a pod: a JSON object of the ports that it was told to listen on, and where it does."""
+CONDITION = "muster.dev/Ports"
+"""Of a pod: its message is a JSON object of the ports that it was told to listen on, and where it does. (Not an
+annotation: a node may change the status of its pods and nothing else of them.)"""
 SPARE = range(15_000, 32_000)
 """Below those that the kernel gives to whoever calls out: one of these would be gone at any moment."""
 _TRIES = 500
@@ -101,17 +104,19 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def to_text(ports: Mapping[int, int]) -> str:
-    return raw.encode({str(port): number for port, number in sorted(ports.items())}).decode()
+def announcement(ports: Mapping[int, int]) -> Document:
+    """The condition."""
+    text = raw.encode({str(port): number for port, number in sorted(ports.items())}).decode()
+    return {"type": CONDITION, "status": conditions.TRUE, "reason": "Given", "message": text}
 
 
-def read(annotations: Mapping[str, str] | None) -> Mapping[int, int] | None:
-    """None where the pod does not say so, or nobody can read it."""
-    text = (annotations or {}).get(ANNOTATION)
-    if text is None:
+def read(listed: Sequence[Condition]) -> Mapping[int, int] | None:
+    """From the pod's conditions. None where they do not say so, or nobody can read it."""
+    told = conditions.find(listed, CONDITION)
+    if told is None:
         return None
     with contextlib.suppress(BadRequest, ValueError, AttributeError):
-        found = {int(port): number for port, number in raw.decode(text).items()}
+        found = {int(port): number for port, number in raw.decode(told.message or "").items()}
         if all(type(number) is int and 0 < number < 65536 for number in found.values()):
             return found
     return None

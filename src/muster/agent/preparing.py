@@ -18,6 +18,7 @@ from muster.agent.runtime import NO_LIMITS, Attempt, Launch, Limits
 from muster.agent.volumes import Shown
 from muster.api import core, quantity
 from muster.api.objects import Object
+from muster.api.raw import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Supplies:
     fetch: Callable[[core.Pod], Awaitable[Sources]]
     resolver: Resolver
     ports: Ports
-    announce: Callable[[Object, str], Awaitable[None]]  # writes the annotation of `agent.ports` on the pod
+    announce: Callable[[Object, Document], Awaitable[None]]  # adds a condition to the pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Preparation:
         OSError."""
         pod = found.read(core.Pod)
         sources = await self._supplies.fetch(pod)
-        said = await self._peers(pod, sources, ports.read(pod.metadata.annotations) or {})
+        said = await self._peers(pod, sources, ports.read(pod.status.conditions) or {})
         latest = (found.revision, sources, said)
         if latest == self._latest:
             return
@@ -113,10 +114,10 @@ class Preparation:
         wanted = peers.listened(pod)
         if not wanted:
             return {}
-        before = ports.read(pod.metadata.annotations)
+        before = ports.read(pod.status.conditions)
         given = self._supplies.ports.give(found.uid, sorted(wanted), before or {})
         if given != before:
-            await self._supplies.announce(found, ports.to_text(given))
+            await self._supplies.announce(found, ports.announcement(given))
         return given
 
     async def _peers(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.agent import peers
+from muster.agent import peers, ports
 from muster.agent.environment import Sources
 from muster.agent.peers import Peers, Place, Resolver
 from muster.api import core, raw
@@ -177,6 +177,6 @@ async def test_where_a_peer_listens_is_waited_for_and_never_that_of_an_earlier_p
     assert await resolver.find(asking, (), {"ddp-master-0"}) == {}
     assert clock.monotonic() >= peers.PATIENCE_SECONDS
     for port in (15001, 15002):
-        document["metadata"]["annotations"] = {"muster.dev/ports": f'{{"23456":{port}}}'}
+        document["status"]["conditions"] = [ports.announcement({23456: port})]
         found = await resolver.find(asking, (), {"ddp-master-0"})
         assert found == {"ddp-master-0": Place("10.0.0.9", {23456: port})}

@@ -9,6 +9,7 @@ import pytest
 
 from muster.agent import ports
 from muster.agent.ports import Ports
+from muster.api.meta import Condition
 
 
 def free_port() -> int:
@@ -56,11 +57,16 @@ def test_when_all_are_in_use_it_says_so():
             ours.give("a", [wanted], {})
 
 
+def told(text: str) -> list[Condition]:
+    return [Condition(type="Ready", status="True"), Condition(type=ports.CONDITION, status="True", message=text)]
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', '{"1": "2"}', '{"1": 70000}', "{"])
-def test_an_annotation_that_nobody_can_read_says_nothing(text):
-    assert ports.read({ports.ANNOTATION: text}) is None
+def test_a_condition_that_nobody_can_read_says_nothing(text):
+    assert ports.read(told(text)) is None
 
 
-def test_an_annotation_says_which_port_stands_for_which():
-    assert ports.read({ports.ANNOTATION: ports.to_text({23456: 15001, 80: 80})}) == {23456: 15001, 80: 80}
-    assert ports.read(None) is None
+def test_a_condition_says_which_port_stands_for_which():
+    made = ports.announcement({23456: 15001, 80: 80})
+    assert ports.read(told(made["message"])) == {23456: 15001, 80: 80}
+    assert ports.read(()) is None
