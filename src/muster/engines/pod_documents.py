@@ -1,0 +1,115 @@
+"""The objects that stand for a request: an Allocation, the Secret of its variables, its LocalQueue and priority."""
+
+import base64
+from collections.abc import Mapping
+from typing import Final
+
+from muster.api import kueue, muster, raw
+from muster.api.documents import made_child, objects
+from muster.api.kueue.names import PRIORITY_CLASS_LABEL
+from muster.api.muster.names import ALLOCATION_LABEL, TASK_LABEL, TASK_TYPE_LABEL
+from muster.api.raw import Document
+from muster.api.volcano.preemptable import PREEMPTABLE
+from muster.engines.protocol import DEFAULT_PRIORITY, Request
+from muster.engines.sizing import DEFAULT_POOL, Shape
+
+ENGINE_LABEL: Final = "muster.dev/engine"
+ENGINE: Final = "pods"
+"""On what this engine has made: only that is its to clean up."""
+
+
+def allocation(request: Request, shape: Shape, secrets: Mapping[str, str]) -> Document:
+    pool = request.pool or DEFAULT_POOL
+    metadata: Document = {
+        "name": request.allocation,
+        "namespace": request.namespace,
+        "labels": {
+            ENGINE_LABEL: ENGINE,
+            TASK_LABEL: request.task,
+            TASK_TYPE_LABEL: request.task_type,
+            PRIORITY_CLASS_LABEL: priority_class_name(request.priority),
+        },
+    }
+    template = _template(request, shape, secrets)
+    if not request.is_preemptible:
+        metadata["annotations"] = {PREEMPTABLE: "false"}
+        made_child(made_child(template, "metadata"), "annotations").setdefault(PREEMPTABLE, "false")
+    return {
+        "metadata": metadata,
+        "spec": {
+            "taskId": request.task,
+            "jobId": request.job,
+            "name": request.name,
+            "taskType": request.task_type,
+            "pool": pool,
+            "queueName": pool,
+            "priority": request.priority,
+            "slots": request.slots,
+            "pods": shape.pods,
+            "template": template,
+            "isPreemptible": request.is_preemptible,
+            "preemptionTimeoutSeconds": request.preemption_timeout_seconds,
+            "owner": request.owner,
+        },
+    }
+
+
+def _template(request: Request, shape: Shape, secrets: Mapping[str, str]) -> Document:
+    template: Document = raw.copy(request.template)
+    spec = made_child(template, "spec")
+    slots = raw.encode(list(range(shape.slots_per_pod))).decode()
+    added: list[Document] = [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": request.allocation, "key": name}}}
+        for name in sorted(secrets)
+    ]
+    added.append({"name": "DET_SLOT_IDS", "value": slots})
+    names = {variable["name"] for variable in added}
+    containers = [*objects(spec, "initContainers"), *objects(spec, "containers")]
+    for container in containers:
+        kept = [variable for variable in objects(container, "env") if variable.get("name") not in names]
+        container["env"] = [*added, *kept]
+    for container in list(objects(spec, "containers"))[:1]:
+        asked = made_child(container, "resources")
+        for part, amounts in shape.resources().items():
+            section = made_child(asked, part)
+            for name, amount in amounts.items():
+                section.setdefault(name, amount)
+    return template
+
+
+def secret(request: Request, secrets: Mapping[str, str]) -> Document:
+    data = {name: base64.b64encode(value.encode()).decode() for name, value in secrets.items()}
+    return {
+        "metadata": {
+            "name": request.allocation,
+            "namespace": request.namespace,
+            "labels": {ENGINE_LABEL: ENGINE, ALLOCATION_LABEL: request.allocation},
+        },
+        "data": data,
+    }
+
+
+def owned_by(owner_uid: str, name: str) -> Document:
+    """So that it goes with the allocation."""
+    kind = muster.ALLOCATION
+    reference = {"apiVersion": kind.api_version, "kind": kind.name, "name": name, "uid": owner_uid}
+    return {"metadata": {"ownerReferences": [reference]}}
+
+
+def local_queue(namespace: str, pool: str) -> Document:
+    return {"metadata": {"name": pool, "namespace": namespace}, "spec": {"clusterQueue": pool}}
+
+
+def priority_class_name(priority: int) -> str:
+    return f"task-priority-{priority}"
+
+
+def priority_class(priority: int) -> Document:
+    """The lower the number the more urgent; the usual one counts as a job that names no class."""
+    return {
+        "apiVersion": kueue.WORKLOAD_PRIORITY_CLASS.api_version,
+        "kind": kueue.WORKLOAD_PRIORITY_CLASS.name,
+        "metadata": {"name": priority_class_name(priority)},
+        "value": DEFAULT_PRIORITY - priority,
+        "description": f"tasks of priority {priority}, as Determined counts it",
+    }

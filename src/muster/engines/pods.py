@@ -1,0 +1,272 @@
+"""Allocations as pods, over any store: the embedded one, or a Kubernetes cluster.
+
+A request becomes an Allocation object, which queues in the pool's ClusterQueue like every other job, and whose
+controller makes the pods. All that this engine knows is in those objects: after a restart it reads what is there.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+
+from muster.api import core, errors, kueue, muster, timestamps
+from muster.api.meta import Instant
+from muster.api.objects import Key, Object
+from muster.api.selectors import LabelSelector, Operator, Requirement
+from muster.engines import pod_documents, pod_events, sizing
+from muster.engines.pod_events import Told
+from muster.engines.protocol import (
+    AllocationId,
+    Caveat,
+    Event,
+    Failed,
+    Failure,
+    Pool,
+    Released,
+    Request,
+    ResourceId,
+    ResourceManager,
+)
+from muster.engines.sizing import Auxiliary, Ground, Shape
+from muster.runtime.clock import Clock
+from muster.runtime.informers import Informer, all_synced
+from muster.runtime.keeping import keep
+from muster.store.protocol import (
+    Change,
+    Create,
+    Delete,
+    Options,
+    Patch,
+    Refused,
+    Result,
+    Selection,
+    Store,
+    Write,
+)
+from muster.store.protocol import Event as StoreEvent
+
+KILL_GRACE_SECONDS = 15
+_YOUNG_SECONDS = 60.0
+"""What is younger may belong to a request that is just being made."""
+_OPTIONS = Options(manager="muster-engine")
+_OURS = LabelSelector(
+    (Requirement(pod_documents.ENGINE_LABEL, Operator.IN, frozenset({pod_documents.ENGINE})),)
+)  # fmt: skip
+
+
+class _Followed:
+    """An allocation that this process has asked for."""
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.told = Told()
+        self.is_releasing = False
+        self.is_gone = False
+
+
+class PodsEngine:
+    """`run` must run for requests to be taken: they wait until all that is there has been seen."""
+
+    def __init__(self, store: Store, clock: Clock, auxiliary: Auxiliary | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._auxiliary = auxiliary or Auxiliary()
+        self._allocations = Informer(store, Selection(muster.ALLOCATION, labels=_OURS), clock=clock)
+        self._queues = Informer(store, Selection(kueue.CLUSTER_QUEUE), clock=clock)
+        self._flavors = Informer(store, Selection(kueue.RESOURCE_FLAVOR), clock=clock)
+        self._nodes = Informer(store, Selection(core.NODE), clock=clock)
+        self._informers = (self._allocations, self._queues, self._flavors, self._nodes)
+        self._allocations.index_by("id", lambda found: [found.key.name])
+        self._allocations.on_event(self._changed)
+        self._followed: dict[AllocationId, _Followed] = {}
+        self._inboxes: list[asyncio.Queue[Event]] = []
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(keep("pods engine", self._informers), name="pods engine: copies")
+            await all_synced(self._informers)
+            await self._reap()
+
+    # What is asked
+
+    async def check(self, request: Request) -> Sequence[Caveat]:
+        return (await self._shape(request)).caveats
+
+    async def allocate(self, request: Request, secrets: Mapping[str, str]) -> None:
+        await all_synced(self._informers)
+        if request.allocation in self._followed:
+            return
+        present = self._find(request.allocation)
+        if present is None:
+            present = await self._make(request, await self._shape(request), secrets)
+            if request.allocation in self._followed:
+                return  # asked twice at the same time
+        followed = self._followed[request.allocation] = _Followed(Key(request.namespace, request.allocation))
+        if present is not None:
+            followed.key = present.key
+            self._tell(followed, present, is_recovered=True)
+            return
+        # It may have gone far already while the answer was on its way.
+        seen = self._allocations.get(followed.key)
+        if seen is not None:
+            self._tell(followed, seen)
+
+    async def kill(self, allocation: AllocationId, resources: Collection[ResourceId]) -> None:
+        await all_synced(self._informers)
+        found = self._find(allocation)
+        if found is None or not resources:
+            return
+        namespace = found.key.namespace
+        writes: list[Write] = [
+            Delete(core.POD, Key(namespace, name), grace_seconds=KILL_GRACE_SECONDS, options=_OPTIONS)
+            for name in sorted(resources)
+        ]
+        _check(await self._store.write(writes))
+
+    async def release(self, allocation: AllocationId) -> None:
+        await all_synced(self._informers)
+        found = self._find(allocation)
+        followed = self._followed.setdefault(
+            allocation, _Followed(found.key if found is not None else Key("", allocation))
+        )
+        followed.is_releasing = True
+        if found is not None:
+            # In the foreground: Released must mean that none of its pods is left.
+            delete = Delete(muster.ALLOCATION, found.key, "Foreground", uid=found.uid, options=_OPTIONS)
+            _check(await self._store.write([delete]))
+        elif not followed.key.namespace or followed.is_gone or await self._is_missing(followed.key):
+            self._released(allocation)
+
+    async def held(self) -> Collection[AllocationId]:
+        await all_synced(self._informers)
+        return [AllocationId(found.key.name) for found in self._allocations.items()]
+
+    async def pools(self) -> Sequence[Pool]:
+        await all_synced(self._informers)
+        return sizing.pools(self._ground())
+
+    def events(self) -> AsyncIterator[Event]:
+        inbox: asyncio.Queue[Event] = asyncio.Queue()
+        self._inboxes.append(inbox)
+        return self._read(inbox)
+
+    async def _read(self, inbox: asyncio.Queue[Event]) -> AsyncIterator[Event]:
+        try:
+            while True:
+                yield await inbox.get()
+        finally:
+            self._inboxes.remove(inbox)
+
+    # What is made
+
+    async def _make(self, request: Request, shape: Shape, secrets: Mapping[str, str]) -> Object | None:
+        """None where it is new; else what was there already."""
+        pool = request.pool or sizing.DEFAULT_POOL
+        # In one batch, and so embedded in one commit: there is never one without the other.
+        queue, priority, secret, made = await self._store.write(
+            [
+                Create(kueue.LOCAL_QUEUE, pod_documents.local_queue(request.namespace, pool), _OPTIONS),
+                Create(kueue.WORKLOAD_PRIORITY_CLASS, pod_documents.priority_class(request.priority), _OPTIONS),
+                Create(core.SECRET, pod_documents.secret(request, secrets), _OPTIONS),
+                Create(muster.ALLOCATION, pod_documents.allocation(request, shape, secrets), _OPTIONS),
+            ]
+        )
+        refused = [result.error for result in (queue, priority) if isinstance(result, Refused)]
+        trouble = [error for error in refused if not isinstance(error, errors.AlreadyExists)]
+        if isinstance(made, Refused):
+            if isinstance(made.error, errors.AlreadyExists):
+                return await self._store.get(muster.ALLOCATION, Key(request.namespace, request.allocation))
+            trouble.append(made.error)
+        elif isinstance(secret, Refused):
+            trouble.append(secret.error)
+        if trouble:
+            await self._undo([secret, made])
+            raise trouble[0]
+        assert not isinstance(secret, Refused)
+        assert not isinstance(made, Refused)
+        owned = pod_documents.owned_by(made.object.uid, request.allocation)
+        _check(await self._store.write([Patch(core.SECRET, secret.object.key, owned, options=_OPTIONS)]))
+        return None
+
+    async def _undo(self, results: Sequence[Result]) -> None:
+        written = [result.object for result in results if not isinstance(result, Refused)]
+        await self._store.write([Delete(found.kind, found.key, uid=found.uid, options=_OPTIONS) for found in written])
+
+    async def _reap(self) -> None:
+        """What a crash has left of requests that came to nothing."""
+        secrets = (await self._store.list(Selection(core.SECRET, labels=_OURS))).items
+        known = {found.key for found in self._allocations.items()}
+        before = timestamps.to_text(Instant(self._clock.now() - _YOUNG_SECONDS))
+        left = [
+            Delete(core.SECRET, found.key, uid=found.uid, options=_OPTIONS)
+            for found in secrets
+            if found.key not in known and (found.meta.creation_timestamp or "") < before
+        ]
+        _check(await self._store.write(left))
+
+    async def _shape(self, request: Request) -> Shape:
+        await all_synced(self._informers)
+        return sizing.shape(request, self._ground(), self._auxiliary)
+
+    def _ground(self) -> Ground:
+        return Ground(
+            [found.read(kueue.ClusterQueue) for found in self._queues.items()],
+            {found.key.name: found.read(kueue.ResourceFlavor) for found in self._flavors.items()},
+            [found.read(core.Node) for found in self._nodes.items()],
+        )
+
+    # What happens
+
+    def _changed(self, event: StoreEvent) -> None:
+        found = event.object
+        assert found is not None
+        id = AllocationId(found.key.name)
+        followed = self._followed.get(id)
+        if followed is None or followed.key != found.key:
+            return
+        if event.change is not Change.DELETED:
+            self._tell(followed, found)
+        elif followed.is_releasing:
+            self._released(id)
+        else:
+            self._vanished(id, followed)
+
+    def _tell(self, followed: _Followed, found: Object, *, is_recovered: bool = False) -> None:
+        for event in pod_events.news(found.read(muster.Allocation), followed.told, is_recovered=is_recovered):
+            self._publish(event)
+
+    def _vanished(self, id: AllocationId, followed: _Followed) -> None:
+        followed.is_gone = True
+        for event in pod_events.vanished(id, followed.told):
+            self._publish(event)
+        if not followed.told.is_granted:
+            self._publish(Failed(id, Failure.RESOURCES_ABORTED, "its allocation was deleted by somebody else"))
+
+    def _released(self, id: AllocationId) -> None:
+        self._followed.pop(id, None)
+        self._publish(Released(id))
+
+    def _publish(self, event: Event) -> None:
+        for inbox in self._inboxes:
+            inbox.put_nowait(event)
+
+    def _find(self, id: AllocationId) -> Object | None:
+        return next(iter(self._allocations.by_index("id", id)), None)
+
+    async def _is_missing(self, key: Key) -> bool:
+        """The copy may not show yet what was only just made."""
+        try:
+            found = await self._store.get(muster.ALLOCATION, key)
+        except errors.NotFound:
+            return True
+        delete = Delete(muster.ALLOCATION, key, "Foreground", uid=found.uid, options=_OPTIONS)
+        _check(await self._store.write([delete]))
+        return False
+
+
+def _check(results: Sequence[Result]) -> None:
+    """What is gone already need not be ended."""
+    for result in results:
+        if isinstance(result, Refused) and not isinstance(result.error, errors.NotFound):
+            raise result.error
+
+
+_conforms: type[ResourceManager] = PodsEngine
