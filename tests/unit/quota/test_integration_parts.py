@@ -116,6 +116,19 @@ def test_a_name_that_is_too_long_is_cut_and_stays_unique():
     assert one != two
 
 
+def test_a_job_that_ran_before_it_was_told_anything_keeps_its_pods_until_all_is_decided():
+    job = running(3, 1, told=3)
+    del job["metadata"]["annotations"][TOLD]
+    base = a_base(job)
+    assert kinds(plan(job, base)) == ["MakeWorkload", "MakeWorkload"]
+    admitted, waiting = some_parts(3, 1, ADMITTED, ())
+    assert not plan(job, base, admitted, waiting).steps
+    refused = waiting.document()
+    refused["status"] = {"conditions": [{"type": "QuotaReserved", "status": "False", "reason": "WaitingForQuota"}]}
+    found = plan(job, base, admitted, Object(kueue.WORKLOAD, encode(refused)))
+    assert only(found, Start).sizes == {"w": 2}
+
+
 # They come and go
 
 

@@ -91,3 +91,27 @@ def test_a_new_one_is_held_back_until_it_is_admitted() -> None:
     take_in(kubeflow.PYTORCH_JOB, job, lambda _kind, _key: None)
     assert JOBS.is_suspended(job)
     assert job["metadata"]["annotations"] == {names.QUEUED_ANNOTATION: "true"}
+
+
+def an_elastic_job(**fields: JSON) -> Document:
+    job = a_job(**fields)
+    del job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["metadata"]
+    job["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 5}
+    return job
+
+
+def test_an_elastic_job_needs_its_least_and_its_other_workers_are_parts() -> None:
+    job = an_elastic_job()
+    assert [(pods["name"], pods["count"]) for pods in JOBS.pod_sets(job)] == [("master", 1), ("worker", 1)]
+    assert JOBS.parts(job) == {"master": 0, "worker": 2}
+    told = JOBS.resize(job, {"master": 1, "worker": 2})
+    assert JOBS.sizes(told) == {"master": 1, "worker": 2}
+    assert JOBS.live({**told, "status": {"replicaStatuses": {"Worker": {"active": 2}}}}) == {"master": 0, "worker": 2}
+    assert names.ADMITTED_REPLICAS_ANNOTATION not in JOBS.stop(told, ())["metadata"]["annotations"]
+
+
+def test_a_job_that_asks_for_a_place_or_says_no_policy_is_not_elastic() -> None:
+    job = a_job()
+    assert (JOBS.parts(job), JOBS.pod_sets(job)[1]["count"]) == ({}, 3)
+    job["spec"]["elasticPolicy"] = {"minReplicas": 1}
+    assert (JOBS.parts(job), JOBS.pod_sets(job)[1]["count"]) == ({}, 3), "a place is found for all of them at once"

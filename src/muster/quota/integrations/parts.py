@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from muster.api import kueue
+from muster.api import conditions, kueue
 from muster.api.documents import child, objects
 from muster.api.kueue import names
 from muster.api.objects import Object
@@ -35,7 +35,7 @@ from muster.quota.integrations.steps import (
 from muster.quota.integrations.subjects import Subject
 from muster.quota.marks import PREEMPTION_ANNOTATION
 from muster.quota.status import Pending
-from muster.quota.workloads import ADMITTED, ALLOWED_FLAVORS_ANNOTATION, EVICTED, PODS_READY
+from muster.quota.workloads import ADMITTED, ALLOWED_FLAVORS_ANNOTATION, EVICTED, PODS_READY, QUOTA_RESERVED
 
 MOST_WAITING: Final = 64
 """Of a pod set, at a time: a job that wants thousands of pods more need not fill the queue with them."""
@@ -64,7 +64,9 @@ def plan(subject: Subject, base: Object, own: Sequence[Object], parts: Sequence[
     crews = [_crew(subject, name, parts) for name in subject.counts]
     sizes = {crew.name: crew.size for crew in crews}
     is_through = not any(subject.span.left.values())  # and over in a moment: there is no need to tell it
-    if sizes != subject.span.sizes and not is_through:
+    # A job that ran before it was told anything does not lose pods that it may well keep.
+    is_open = subject.span.sizes is None and any(_is_open(crew, subject.span.parts) for crew in crews)
+    if sizes != subject.span.sizes and not is_through and not is_open:
         return Plan((Start(base, (), "", sizes),), _told(subject.span.sizes, sizes))
     may_grow = not slices.is_growing(base, own)
     steps: list[Step] = []
@@ -112,6 +114,17 @@ def _is_admitted(found: Object) -> bool:
     return (
         is_true(found, ADMITTED) and not is_true(found, EVICTED) and not is_finished(found) and not found.is_terminating
     )
+
+
+def _is_open(crew: _Crew, wanted: Mapping[str, int]) -> bool:
+    """Whether some of its parts have not been decided on."""
+    is_missing = len(crew.wanted) < min(wanted.get(crew.name, 0), MOST_WAITING)
+    return is_missing or any(not is_reserved(found) and not _is_refused(found) for found in crew.wanted)
+
+
+def _is_refused(found: Object) -> bool:
+    told = conditions.find(found.read(kueue.Workload).status.conditions, QUOTA_RESERVED)
+    return told is not None and told.reason != Pending.PENDING_EVALUATION
 
 
 def _settled(crew: _Crew, world: World, *, is_heard: bool) -> Iterator[Step]:
