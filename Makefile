@@ -26,7 +26,7 @@ test: $(STAMP)          ## all tests that need no foreign server
 	$(BIN)/python -m pytest -n 4 --dist loadfile
 
 test-postgres: $(STAMP) ## the tests about records over a real PostgreSQL, which it starts by itself (root: and installs)
-	$(BIN)/python tools/postgres.py -- $(BIN)/python -m pytest -m postgres tests/unit
+	$(BIN)/python tools/postgres.py -- $(BIN)/python -m pytest -m postgres tests/unit tests/integration
 
 # Newer than most that are installed: it sends protobuf. Pinned in tools/kubectl/go.mod; needs Go.
 KUBECTL_VERSION = $(shell sed -n 's,.*k8s.io/kubectl v0,v1,p' tools/kubectl/go.mod | head -1)

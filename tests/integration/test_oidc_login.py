@@ -25,6 +25,7 @@ from muster.server.exchange import Query, Request, Response
 from muster.testing import accounts
 from muster.testing.accounts import ADMIN, Ground
 
+pytestmark = pytest.mark.postgres
 CLIENT, SECRET = "muster:1", "s3cret/+"
 HOME = "https://muster.example.org"
 

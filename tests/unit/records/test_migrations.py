@@ -1,19 +1,22 @@
 """Migrations make the schema that the tables describe, in every database, and can be undone."""
 
+import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, inspect, select
 
+from muster.api import errors
 from muster.records import METADATA, Database
 from muster.records import tables_accounts as tables
 from muster.records.migrating import configuration
 from muster.records.paging import Window
-from muster.testing.databases import fresh_database
+from muster.testing.databases import VARIABLE, fresh_database
 
 pytestmark = pytest.mark.postgres
 
@@ -55,6 +58,20 @@ async def test_all_can_be_undone_and_done_again(database: Database) -> None:
     before = await database.read(lambda connection: set(inspect(connection).get_table_names()))
     assert await database.write(there_and_back) == {"alembic_version"}
     assert await database.read(lambda connection: set(inspect(connection).get_table_names())) == before
+
+
+async def test_it_is_the_database_that_was_asked_for(database: Database) -> None:
+    assert database.is_sqlite == (not os.environ.get(VARIABLE))
+
+
+@pytest.mark.parametrize("value", [2**70, -(2**70), "a\0b"])
+async def test_what_cannot_be_stored_is_the_senders_mistake_or_is_not_there(database: Database, value: object) -> None:
+    column = tables.USERS.c.username if isinstance(value, str) else tables.USERS.c.id
+    query = select(tables.USERS.c.id).where(column == value)
+    for ask in (database.read, database.write):
+        with suppress(errors.BadRequest):
+            assert await ask(lambda connection: connection.scalar(query)) is None
+    assert await database.read(lambda connection: connection.scalar(select(1))) == 1
 
 
 @pytest.mark.parametrize(

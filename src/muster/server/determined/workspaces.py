@@ -210,7 +210,7 @@ class _Workspaces:
             asked.default_aux_pool,
         )
         quotas = _quotas(asked.cluster_namespace_meta, asked.cluster_quota_pairs)
-        if asked.cluster_namespace_meta or quotas:
+        if asked.cluster_namespace_meta or quotas or asked.agent_user_group:
             await self._authorizer.check(call.caller, Permission.ADMINISTRATE_CLUSTER)
         by = acting.by(call)
         made = await self._workspaces.create(by, wanted)
@@ -228,7 +228,7 @@ class _Workspaces:
         )
 
     async def patch(self, call: Call, asked: PatchWorkspace) -> WorkspaceReply:
-        if asked.cluster_namespace_meta:
+        if asked.cluster_namespace_meta or asked.agent_user_group:  # whose rights its tasks have on the nodes
             await self._authorizer.check(call.caller, Permission.ADMINISTRATE_CLUSTER)
         wanted = WorkspacePatch(
             asked.name,

@@ -186,6 +186,10 @@ async def test_whoever_makes_a_workspace_administrates_it(api: Api) -> None:
     await maker("PATCH", f"/workspaces/{made['id']}", {"name": "still mine"})
     with pytest.raises(Refused, match="404"):
         await maker("PATCH", "/workspaces/2", {"name": "not mine"})
+    for method, path in (("POST", "/workspaces"), ("PATCH", f"/workspaces/{made['id']}")):
+        for body in ({"agentUserGroup": {"agentUid": 0}}, {"clusterNamespaceMeta": {"": {"namespace": "kube-system"}}}):
+            with pytest.raises(Refused, match="403"):
+                await maker(method, path, {"name": "root", **body})
 
 
 def test_roles_for_a_workspace_give_nothing_that_is_the_clusters() -> None:
