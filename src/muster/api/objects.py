@@ -49,6 +49,10 @@ class Object:
         assert isinstance(self._view, view), f"{self.kind} is read as {self.kind.view}, not {view}"
         return self._view
 
+    def forget_view(self) -> None:
+        """Nobody is likely to read it again: it takes several times the room of its bytes. Who does decodes anew."""
+        self._view = None
+
     @property
     def view(self) -> Resource:
         """The typed view where the caller does not know the kind."""

@@ -13,6 +13,8 @@ from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.store.protocol import Change, Event, Revision, Selection
 
+_VIEWS = 1000  # of the latest changes, all views are kept: watchers are about to read them
+
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """One committed change. For DELETED, `object` is the last state with the revision of the deletion."""
@@ -50,11 +52,19 @@ class Table:
         self._entries.append(entry)
         self._revisions.append(entry.object.revision)
         self._shared.clear()
+        self._forget_view()
         # Trim by halves: deleting from the front of a list one by one would cost a copy each time.
         if len(self._entries) > 2 * self._remembered:
             excess = len(self._entries) - self._remembered
             self.forgotten = self._revisions[excess - 1]
             del self._entries[:excess], self._revisions[:excess]
+
+    def _forget_view(self) -> None:
+        """Of what was superseded some time ago: whoever follows has seen that, and remembers only what came after."""
+        if len(self._entries) > _VIEWS:
+            past = self._entries[-_VIEWS].object
+            if self.objects.get(past.key) is not past:
+                past.forget_view()
 
     def ordered(self) -> list[Key]:
         if self._ordered is None:
