@@ -1,7 +1,8 @@
 """`HostProcessRuntime`: attempts as plain processes of this machine, each under a keeper (see `agent.keeper`).
 
-What runs is known from files alone, so a new agent finds everything an old one started. No mount, network or user
-namespaces: isolation is a directory, a process group, resource limits and an environment. Images are ignored.
+What runs is known from files alone, so a new agent finds everything an old one started. No network or user namespaces:
+isolation is a directory, a process group, resource limits and an environment. Only where mounts are asked for has an
+attempt a mount namespace (see `agent.mounting`). Images are ignored.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from asyncio import Future
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -23,10 +25,21 @@ from typing import cast
 import msgspec
 import psutil
 
-from muster.agent import cgroups, keeper, logs
+from muster.agent import cgroups, keeper, logs, mounting
 from muster.agent.cgroups import Cgroups
 from muster.agent.logs import LogOptions
-from muster.agent.runtime import Attempt, Executed, Executes, Exit, Found, Launch, Running, Runtime, Unlaunchable
+from muster.agent.runtime import (
+    Attempt,
+    Executed,
+    Executes,
+    Exit,
+    Found,
+    Launch,
+    Mounts,
+    Running,
+    Runtime,
+    Unlaunchable,
+)
 from muster.api.meta import Instant
 from muster.runtime.clock import Clock
 
@@ -101,6 +114,7 @@ class HostProcessRuntime:
         self._drain_seconds = drain_seconds
         self._launcher: _Launcher | None = None
         self._next_id = 0
+        self._can_mount: bool | None = None
 
     async def start(self, launch: Launch) -> Found:
         found = await self.adopt(launch.attempt)
@@ -146,9 +160,9 @@ class HostProcessRuntime:
             "directory": str(launch.attempt.directory.absolute()),
             "attempt": launch.attempt.number,
             "mark": _mark(launch),
-            "argv": list(launch.argv),
+            "argv": _argv(launch),
             "env": {**launch.env, MARK: _mark(launch)},
-            "cwd": str(launch.cwd.absolute()),
+            "cwd": "/" if launch.mounts else str(launch.cwd.absolute()),
             "rlimits": rlimits,
             "cgroups": joined,
             "log_bytes": self._log_bytes,
@@ -261,11 +275,38 @@ class HostProcessRuntime:
                 await process.wait()
         return Executed(process.returncode or 0, output[-4096:].decode(errors="replace"))
 
+    async def can_mount(self) -> bool:
+        if self._can_mount is None:
+            with tempfile.TemporaryDirectory() as place:
+                arguments = ("-I", "-S", str(Path(mounting.__file__)), "probe", place)
+                tried = await asyncio.create_subprocess_exec(sys.executable, *arguments, stderr=subprocess.DEVNULL)
+                self._can_mount = await tried.wait() == 0
+        return self._can_mount
+
     async def close(self) -> None:
         """Let the launcher go. What runs goes on."""
         if self._launcher is not None:
             self._launcher.close()
             self._launcher = None
+
+
+def _argv(launch: Launch) -> list[str]:
+    """With mounts, the command is executed by whoever has made them."""
+    if not launch.mounts:
+        return list(launch.argv)
+    spec: mounting.Spec = {
+        "cwd": str(launch.cwd.absolute()),
+        "mounts": [
+            {
+                "source": "" if mount.source is None else str(mount.source.absolute()),
+                "target": mount.target,
+                "is_read_only": mount.is_read_only,
+                "bytes": mount.bytes,
+            }
+            for mount in launch.mounts
+        ],
+    }
+    return [sys.executable, "-I", "-S", str(Path(mounting.__file__)), json.dumps(spec), *launch.argv]
 
 
 class _Launcher(asyncio.Protocol):
@@ -435,3 +476,4 @@ def _allow_open_files() -> int:
 
 _runtime: type[Runtime] = HostProcessRuntime
 _executes: type[Executes] = HostProcessRuntime
+_mounts: type[Mounts] = HostProcessRuntime

@@ -23,7 +23,7 @@ from muster.agent.ports import Ports
 from muster.agent.preparing import Supplies
 from muster.agent.registration import Identity, Registration
 from muster.agent.reporting import Reporter
-from muster.agent.runtime import Runtime
+from muster.agent.runtime import Mounts, Runtime
 from muster.api import core, errors
 from muster.api.errors import ApiError
 from muster.api.kinds import Kind
@@ -100,6 +100,7 @@ class Agent:
                 resolver=Resolver(self._get, clock),
                 ports=self._ports,
                 announce=self._announce,
+                can_mount=self._can_mount,
             ),
             spawn=self._spawn,
             ended=self._ended,
@@ -336,6 +337,9 @@ class Agent:
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
         patch = Patch(core.POD, pod.key, body, type=PatchType.STRATEGIC, subresource="status")
         await write_one(self._store, patch)
+
+    async def _can_mount(self) -> bool:
+        return isinstance(self._runtime, Mounts) and await self._runtime.can_mount()
 
     async def _keep_fresh(self) -> None:
         while True:

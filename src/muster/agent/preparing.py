@@ -32,6 +32,7 @@ class Supplies:
     resolver: Resolver
     ports: Ports
     announce: Callable[[Object, Document], Awaitable[None]]  # adds a condition to the pod
+    can_mount: Callable[[], Awaitable[bool]]  # whether containers may have mounts of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,9 @@ class Preparation:
             **devices.visibility(wanted.grant, container.name),
             **{volumes.variable(volume): str(path.absolute()) for volume, path in paths.items()},
         }
+        mounts = volumes.mounts(container, pod.spec, paths) if volumes.wants_mounts(pod) else []
+        if mounts and not await supplies.can_mount():
+            mounts, base[volumes.UNMOUNTED] = [], "1"
         if said is not None:
             self._write_hosts(said)
             base["MUSTER_HOSTS_FILE"] = str((self._home / "hosts").absolute())
@@ -92,6 +96,7 @@ class Preparation:
             env=env,
             cwd=work / container.working_dir if container.working_dir else work,
             limits=limits_of(container),
+            mounts=mounts,
         )
 
     async def refresh(self, found: Object) -> None:

@@ -37,8 +37,20 @@ NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
+class Mount:
+    """What an attempt, and nobody else, sees at the absolute path `target`. `source`: None for a file system in
+    memory, of `bytes` at most where that is not 0."""
+
+    source: Path | None
+    target: str
+    is_read_only: bool = False
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
-    """Everything a runtime needs to start an attempt. `name` is unique on the machine and safe in a file name."""
+    """Everything a runtime needs to start an attempt. `name` is unique on the machine and safe in a file name.
+    `mounts`: only for a runtime that `Mounts`; whatever is below another comes after it."""
 
     attempt: Attempt
     name: str
@@ -46,6 +58,7 @@ class Launch:
     env: Mapping[str, str]
     cwd: Path
     limits: Limits = NO_LIMITS
+    mounts: Sequence[Mount] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,4 +119,13 @@ class Executes(Protocol):
 
     async def execute(self, launch: Launch, argv: Sequence[str], timeout: float) -> Executed:
         """Its exit code and the end of its output; 124 where it ran longer than `timeout` and was killed."""
+        ...
+
+
+@runtime_checkable
+class Mounts(Protocol):
+    """Optional ability: an attempt has a view of the file system of its own."""
+
+    async def can_mount(self) -> bool:
+        """Whether the machine permits it."""
         ...

@@ -1,10 +1,13 @@
 """Volumes of a pod as directories below the pod's own.
 
-Host processes share the machine's file system: there is no mount namespace in which a volume could appear at its
-mountPath. Each volume is therefore named by the variable `MUSTER_VOLUME_<NAME>` (upper case, `_` for what a variable
-may not hold), and a *relative* mountPath is linked below the container's working directory. hostPath is the path
-itself. What a ConfigMap, a Secret or the downward API shows is written when a container starts, and again when it has
-changed: file by file, each replaced as a whole.
+Host processes share the machine's file system, so a volume does not appear at its mountPath. Each is therefore named by
+the variable `MUSTER_VOLUME_<NAME>` (upper case, `_` for what a variable may not hold), and a *relative* mountPath is
+linked below the container's working directory. hostPath is the path itself. Only pods with the annotation
+`muster.dev/mounts: private` have their volumes at absolute mountPaths as well, in a mount namespace of their own; where
+the node is not permitted that, the variable `MUSTER_UNMOUNTED` says so.
+
+What a ConfigMap, a Secret or the downward API shows is written when a container starts, and again when it has changed:
+file by file, each replaced as a whole.
 """
 
 import base64
@@ -17,8 +20,14 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from muster.agent.environment import ConfigMissing, Facts, Sources, field_value, resource_value
-from muster.api import core
+from muster.agent.runtime import Mount
+from muster.api import core, quantity
 
+MOUNTS = "muster.dev/mounts"
+"""An annotation of pods. `private`: volumes are to appear at their mountPath, also on a node of host processes."""
+PRIVATE = "private"
+UNMOUNTED = "MUSTER_UNMOUNTED"
+"""The variable that says that they do not."""
 _UNFIT = re.compile(r"[^A-Z0-9_]")
 _DEFAULT_MODE = 0o644
 
@@ -105,6 +114,32 @@ def link(container: core.Container, paths: Mapping[str, Path], root: Path) -> No
         if place.exists():
             raise ConfigMissing(f'volumeMounts: "{mount.mount_path}" already exists in the working directory')
         place.symlink_to(os.path.relpath(target, place.parent))
+
+
+def wants_mounts(pod: core.Pod) -> bool:
+    return (pod.metadata.annotations or {}).get(MOUNTS) == PRIVATE
+
+
+def mounts(container: core.Container, spec: core.PodSpec, paths: Mapping[str, Path]) -> list[Mount]:
+    """What is to appear at absolute paths, whatever is below another after it. Raises ConfigMissing."""
+    by_name = {volume.name: volume for volume in spec.volumes}
+    found = []
+    for mount in container.volume_mounts:
+        if mount.name not in by_name:
+            raise ConfigMissing(f'volumeMounts: the pod has no volume "{mount.name}"')
+        target = PurePosixPath(mount.mount_path)
+        if not target.is_absolute():
+            continue
+        if ".." in target.parts or target == PurePosixPath("/"):
+            raise ConfigMissing(f'volumeMounts: nothing can be mounted at "{mount.mount_path}"')
+        source, empty = paths[mount.name], by_name[mount.name].empty_dir
+        if empty is not None and empty.medium == "Memory" and not mount.sub_path:
+            limit = 0 if empty.size_limit is None else quantity.parse(empty.size_limit).units
+            found.append(Mount(None, str(target), bytes=limit))
+        else:
+            shown = _inside(source, mount.sub_path) if mount.sub_path else source
+            found.append(Mount(shown, str(target), bool(mount.read_only)))
+    return sorted(found, key=lambda mount: len(PurePosixPath(mount.target).parts))
 
 
 def _files(volume: core.Volume, facts: Facts, sources: Sources) -> Iterator[File] | None:

@@ -10,6 +10,7 @@ import pytest
 
 from muster.agent import volumes
 from muster.agent.environment import ConfigMissing, Facts, Sources
+from muster.agent.runtime import Mount
 from muster.api import core
 
 SOURCES = Sources({"settings": {"a.txt": b"A", "b.txt": b"B"}}, {"keys": {"id": b"\x00\xff"}})
@@ -158,3 +159,42 @@ def test_data_of_objects_is_bytes() -> None:
         "b": b"\xff\x00",
     }
     assert volumes.secret_data(core.Secret(data={"k": encoded})) == {"k": b"\xff\x00"}
+
+
+def test_absolute_mount_paths_are_mounts_and_what_is_below_comes_after() -> None:
+    container = msgspec.convert(
+        {
+            "name": "main",
+            "volumeMounts": [
+                {"name": "glue", "mountPath": "/run/determined/glue", "readOnly": True},
+                {"name": "run", "mountPath": "/run/determined/", "subPath": "a/b"},
+                {"name": "shm", "mountPath": "/dev/shm"},
+                {"name": "run", "mountPath": "relative"},
+            ],
+        },
+        core.Container,
+    )
+    spec = msgspec.convert(
+        {
+            "volumes": [
+                {"name": "glue", "configMap": {"name": "x"}},
+                {"name": "run", "emptyDir": {}},
+                {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+            ]
+        },
+        core.PodSpec,
+    )
+    paths = {name: Path("/pods") / name for name in ("glue", "run", "shm")}
+    assert volumes.mounts(container, spec, paths) == [
+        Mount(Path("/pods/run/a/b"), "/run/determined"),
+        Mount(None, "/dev/shm", bytes=1 << 20),
+        Mount(Path("/pods/glue"), "/run/determined/glue", is_read_only=True),
+    ]
+
+
+@pytest.mark.parametrize("path", ["/", "/run/../etc"])
+def test_nothing_is_mounted_over_everything_or_beside(path: str) -> None:
+    container = msgspec.convert({"name": "main", "volumeMounts": [{"name": "v", "mountPath": path}]}, core.Container)
+    spec = msgspec.convert({"volumes": [{"name": "v", "emptyDir": {}}]}, core.PodSpec)
+    with pytest.raises(ConfigMissing, match="nothing can be mounted"):
+        volumes.mounts(container, spec, {"v": Path("/pods/v")})
