@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
+import aiohttp
 from sqlalchemy import Connection, select
 
 from muster.accounts import bootstrapping
 from muster.accounts.callers import Caller, UserId, WorkspaceId
 from muster.accounts.lifespans import Lifespans
+from muster.accounts.oidc_login import OidcLogins
+from muster.accounts.oidc_provider import OidcSettings, Provider
+from muster.accounts.oidc_tokens import ClaimNames
 from muster.accounts.passwords import Passwords
 from muster.accounts.services import AccountServices
 from muster.api.kueue import CLUSTER_QUEUE
@@ -24,15 +28,16 @@ from muster.records import Database
 from muster.records.tables_accounts import WORKSPACE_NAMESPACES
 from muster.runtime.clock import Clock
 from muster.runtime.log_ring import LogRing
-from muster.server.app import Identify
-from muster.server.determined import account_routes, master, me
+from muster.server.app import Identify, Pages
+from muster.server.determined import account_routes, master, me, openapi
+from muster.server.determined.api_pages import ApiPages
 from muster.server.determined.authenticating import Credentials
 from muster.server.determined.cluster_facts import ClusterFacts
 from muster.server.determined.master import About, Live
 from muster.server.determined.router import Router
-from muster.server.determined.routing import Route
+from muster.server.determined.sso import SsoPages
 from muster.server.identities import Identities
-from muster.settings.sections import Security
+from muster.settings.sections import OidcProvider, Security
 from muster.store.protocol import Selection, Store
 from muster.version import VERSION
 
@@ -42,10 +47,12 @@ _ROOT: Final = UserId(1)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What Determined's API needs of the rest. `root_token` is the one that the owner of the data directory has."""
+    """What Determined's API needs of the rest. `url`: how others reach us. `root_token` is the one that the owner of
+    the data directory has."""
 
     store: Store
     clock: Clock
+    url: str
     root_token: str
     live: Live
     log: LogRing
@@ -57,6 +64,7 @@ class Determined:
 
     router: Router
     identify: Identify
+    pages: Sequence[Pages]
     accounts: AccountServices
     components: Mapping[str, Component]
     password: str | None
@@ -75,7 +83,14 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
         first = await bootstrapping.bootstrap(
             database, around.clock, passwords, accounts.accounts, security.initial_user_password or None
         )
-        routes = [*await _own_routes(settings, around, database, accounts), *account_routes.routes(accounts)]
+        sso = await _sso(settings, around, database, accounts, stack)
+        facts = ClusterFacts(database, around.clock)
+        about = About(await facts.id(), str(uuid4()), settings.platform.cluster_name, VERSION, sso.providers())
+        routes = [
+            *master.routes(about, facts, around.live, around.log),
+            *me.routes(accounts.accounts),
+            *account_routes.routes(accounts),
+        ]
         credentials = Credentials(accounts.accounts.authenticate, around.root_token, await _root(accounts))
         router = Router(routes, credentials.caller, accounts.authorizer)
         identities = Identities(credentials.of_token, accounts.authorizer, _Namespaces(database).all)
@@ -84,7 +99,8 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
             "upkeep of accounts": accounts.upkeep.run,
         }
         password = None if first is None else first.generated
-        yield Determined(router, identities.identify, accounts, components, password)
+        pages = (sso, ApiPages(openapi.document(routes, VERSION)))
+        yield Determined(router, identities.identify, pages, accounts, components, password)
 
 
 async def _database(settings: ServeSettings, stack: contextlib.AsyncExitStack) -> Database:
@@ -96,12 +112,31 @@ async def _database(settings: ServeSettings, stack: contextlib.AsyncExitStack) -
     return database
 
 
-async def _own_routes(
-    settings: ServeSettings, around: Surroundings, database: Database, accounts: AccountServices
-) -> Sequence[Route]:
-    facts = ClusterFacts(database, around.clock)
-    about = About(await facts.id(), str(uuid4()), settings.platform.cluster_name, VERSION)
-    return (*master.routes(about, facts, around.live, around.log), *me.routes(accounts.accounts))
+async def _sso(
+    settings: ServeSettings,
+    around: Surroundings,
+    database: Database,
+    accounts: AccountServices,
+    stack: contextlib.AsyncExitStack,
+) -> SsoPages:
+    session = await stack.enter_async_context(aiohttp.ClientSession())
+    providers = [Provider(_oidc(each), session, around.clock) for each in settings.platform.security.oidc]
+    logins = OidcLogins(database, around.clock, accounts.accounts, accounts.authorizer, providers)
+    return SsoPages(logins, around.url)
+
+
+def _oidc(wanted: OidcProvider) -> OidcSettings:
+    claims = wanted.claims
+    return OidcSettings(
+        name=wanted.name,
+        issuer=wanted.issuer,
+        client_id=wanted.client_id,
+        client_secret=wanted.client_secret,
+        scopes=tuple(wanted.scopes),
+        claims=ClaimNames(claims.username, claims.display_name, claims.groups, claims.group_names),
+        provision=wanted.provision,
+        always_redirect=wanted.always_redirect,
+    )
 
 
 async def _root(accounts: AccountServices) -> Caller:

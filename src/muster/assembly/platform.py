@@ -3,7 +3,9 @@
 import asyncio
 import base64
 import contextlib
+import logging
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -26,12 +28,14 @@ from muster.runtime.metrics import Registry
 from muster.runtime.supervision import supervise
 from muster.server import access, activation, app, tls
 from muster.server.app import Lookouts
-from muster.server.listening import listening
+from muster.server.listening import address, bind, listening
 from muster.server.node_logs import LocalNodeLogs, RemoteNodeLogs
 from muster.settings.sections import PlatformSettings, Tls
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Store
 from muster.version import VERSION
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +84,16 @@ async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
     make_private(settings.data)
     tokens = _Tokens(token(settings.data / "token"), token(settings.data / "node-token"))
     async with contextlib.AsyncExitStack() as stack:
+        # First of all, so that everybody can be told the address; who comes too early waits until we are ready.
+        bound = _bound(settings.platform, stack)
+        url = _url(settings.platform, bound[0])
         live.open()
         stack.callback(live.close)
         store = await stack.enter_async_context(
             EmbeddedStore.on_disk(settings.data / "store.db", clock=clock, take_in=take_in)
         )
         api = await stack.enter_async_context(
-            determined(settings, Surroundings(store, clock, tokens.admin, live, live.ring))
+            determined(settings, Surroundings(store, clock, url, tokens.admin, live, live.ring))
         )
         local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, tokens.node)))
         scheduler = SchedulingController(store, clock, make_engine)
@@ -103,13 +110,20 @@ async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
             version=VERSION,
             lookouts=Lookouts(scheduler.decisions, Visibility(quota, clock), metrics.pieces),
         )
-        application.mount(api.router, api.identify)
+        application.mount(api.router, api.identify, api.pages)
         components = {**controllers(store, clock, scheduler, quota), **api.components, **_renewal(secure, clock)}
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         running = tasks.create_task(supervise(components, clock=clock), name="controllers")
         stack.callback(running.cancel)
-        bound = await stack.enter_async_context(_listening(settings.platform, application, secure))
-        url = settings.platform.url.rstrip("/") or _reachable(bound)
+        await stack.enter_async_context(
+            listening(
+                application,
+                on_close=application.close,
+                tls=None if secure is None else secure.context,
+                sockets=bound,
+            )
+        )
+        _log.info("Muster %s answers at %s", VERSION, url)
         kubeconfig = settings.data / "kubeconfig"
         write_private(kubeconfig, raw.to_yaml(_kubeconfig(url, tokens.admin, settings.platform.security.tls)))
         yield Platform(store, clock, url, kubeconfig, tokens.node, local_logs, api)
@@ -138,24 +152,20 @@ def _renewal(secure: _Secure | None, clock: Clock) -> dict[str, Component]:
     return {} if secure is None else {"certificate": tls.Renewal(secure.context, secure.files, clock).run}
 
 
-def _listening(
-    settings: PlatformSettings, application: app.App, secure: _Secure | None
-) -> contextlib.AbstractAsyncContextManager[str]:
-    return listening(
-        application,
-        settings.host,
-        settings.port,
-        on_close=application.close,
-        tls=None if secure is None else secure.context,
-        sockets=activation.passed_sockets(os.environ, os.getpid()),
-    )
+def _bound(settings: PlatformSettings, stack: contextlib.ExitStack | contextlib.AsyncExitStack) -> list[socket.socket]:
+    """Raises OSError where the address is taken."""
+    found = activation.passed_sockets(os.environ, os.getpid()) or [bind(settings.host, settings.port)]
+    for each in found:
+        stack.callback(each.close)
+    return found
 
 
-def _reachable(bound: str) -> str:
-    """An address that clients on this machine can use where the server listens on all of them."""
-    for every, here in (("//0.0.0.0:", "//127.0.0.1:"), ("//[::]:", "//[::1]:")):
-        bound = bound.replace(every, here, 1)
-    return bound
+def _url(settings: PlatformSettings, bound: socket.socket) -> str:
+    """How others reach us: as it is set, or an address that clients on this machine can use."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
+    is_ours = bound.getsockname()[1] == settings.port or not settings.port
+    found = address(bound, is_secure=settings.security.tls.is_on, host=host if is_ours else "")
+    return settings.url.rstrip("/") or found
 
 
 def _kubeconfig(url: str, admin_token: str, secure: Tls) -> raw.Document:

@@ -8,9 +8,9 @@ import asyncio
 import itertools
 import logging
 import platform
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from starlette.types import Receive, Scope, Send
 
@@ -109,6 +109,14 @@ class Views:
         return Response(200, b"".join(pieces), CONTENT_TYPE)
 
 
+class Pages(Protocol):
+    """Paths that are served beside the APIs, in their own way: they see to it themselves who is asking."""
+
+    def serves(self, path: str) -> bool: ...
+
+    async def answer(self, request: Request) -> Answer: ...
+
+
 class App:
     """An ASGI application. `close` ends the open streams, so that a server can stop without waiting for them."""
 
@@ -116,16 +124,18 @@ class App:
         self._kubernetes = kubernetes
         self._determined: Router | None = None
         self._identify: Identify | None = None
+        self._pages: Sequence[Pages] = ()
         self._views = views
         self._authenticator = authenticator
         self._version = version
         self._streams = Streams()
         self._numbers = itertools.count(1)
 
-    def mount(self, determined: Router, identify: Identify | None = None) -> None:
+    def mount(self, determined: Router, identify: Identify | None = None, pages: Sequence[Pages] = ()) -> None:
         """Serves Determined's API beside the others. With `identify`, its users may use the others as well."""
         self._determined = determined
         self._identify = identify
+        self._pages = pages
 
     def close(self) -> None:
         self._streams.close()
@@ -163,6 +173,9 @@ class App:
     async def _answer(self, request: Request) -> Answer:
         if self._determined is not None and self._determined.serves(request.path):
             return await self._determined.answer(request)
+        for pages in self._pages:
+            if pages.serves(request.path):
+                return await pages.answer(request)
         parts = paths.segments(request.path)
         # kubectl from 1.34 puts `get --raw` below the prefix, older ones do not: with it twice both can be used alike.
         below = parts[2:] if parts[:2] == (PREFIX, PREFIX) else parts[1:] if parts[:1] == (PREFIX,) else None

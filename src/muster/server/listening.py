@@ -35,13 +35,11 @@ async def listening(
 ) -> AsyncIterator[str]:
     """Serves while the block runs; gives the address that was bound, as a URL. `sockets`: listen already, and are used
     instead of the address. Raises OSError where it is taken."""
-    bound = list(sockets) or [_bind(host, port)]
+    bound = list(sockets) or [bind(host, port)]
     for each in bound:
         # Accepted sockets inherit it. Asyncio sets it only on sockets that name their protocol, which these do not, and
         # without it an answer in two packets waits 40 ms for the client's delayed acknowledgement.
         each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    address, actual = bound[0].getsockname()[:2]
-    host = address if sockets else host
     config = uvicorn.Config(
         app,
         http="httptools",
@@ -59,12 +57,13 @@ async def listening(
     config.load()
     config.ssl = tls
     server = _Server(config)
+    url = address(bound[0], is_secure=tls is not None, host="" if sockets else host)
     async with asyncio.TaskGroup() as group:
-        serving = group.create_task(server.serve(bound), name=f"serve on port {actual}")
+        serving = group.create_task(server.serve(bound), name=f"serve {url}")
         try:
             while not server.started and not serving.done():  # noqa: ASYNC110  uvicorn has only the flag
                 await asyncio.sleep(0.002)
-            yield f"{'http' if tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{actual}"
+            yield url
         finally:
             if on_close is not None:
                 on_close()
@@ -74,6 +73,14 @@ async def listening(
             await asyncio.wait({serving})
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def address(bound: socket.socket, *, is_secure: bool, host: str = "") -> str:
+    """Its URL. `host`: as it was asked for, where that says more than a number."""
+    number, port = bound.getsockname()[:2]
+    host = host or str(number)
+    return f"{'https' if is_secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Raises OSError where the address is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family, backlog=_BACKLOG)

@@ -120,6 +120,8 @@ def shown(settings: Section) -> Document:
         value = getattr(settings, name)
         if isinstance(value, Section):
             found[name] = shown(value)
+        elif isinstance(value, tuple | list) and all(isinstance(each, Section) for each in value):
+            found[name] = [shown(each) for each in value]
         elif isinstance(value, str) and value and _is(hint, SECRET):
             found[name] = _HIDDEN
         elif isinstance(value, str) and _is(hint, ADDRESS):

@@ -3,7 +3,7 @@
 Defaults are what a laptop needs. Fields that hold secrets say so, and are never shown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
@@ -62,13 +62,39 @@ class Tokens(Section, frozen=True):
     max_lifespan_days: Days | None = None
 
 
+class OidcClaims(Section, frozen=True):
+    """Which claims say what. `groups`: empty where no claim decides about groups; `group_names`: what the provider's
+    groups are called here, where not the same."""
+
+    username: str = "preferred_username"
+    display_name: str = "name"
+    groups: str = ""
+    group_names: Mapping[str, str] | None = None
+
+
+class OidcProvider(Section, frozen=True):
+    """`issuer`: its URL. `provision`: whether everybody whom it knows gets an account here. `always_redirect`: whether
+    the login page goes there at once."""
+
+    name: str
+    issuer: str
+    client_id: str
+    client_secret: Secret = ""
+    scopes: Sequence[str] = ("openid", "profile", "email")
+    claims: OidcClaims = OidcClaims()
+    provision: bool = True
+    always_redirect: bool = False
+
+
 class Security(Section, frozen=True):
-    """`initial_user_password`: of the users that the first start makes; one is made up where it is empty."""
+    """`initial_user_password`: of the users that the first start makes; one is made up where it is empty. `oidc`: who
+    else may vouch for users."""
 
     initial_user_password: Secret = ""
     session_lifespan_days: Days = 7
     token: Tokens = Tokens()
     tls: Tls = Tls()
+    oidc: Sequence[OidcProvider] = ()
 
 
 class PlatformSettings(Section, frozen=True):

@@ -5,7 +5,7 @@ from typing import Final
 
 from muster.accounts.service import Accounts, Password
 from muster.server.determined import acting, users
-from muster.server.determined.routing import Call, Message, Nothing, Route, known, public, route
+from muster.server.determined.routing import Call, Message, Nothing, Route, dressed, known, public, route
 from muster.server.determined.users import User, UserReply
 
 COOKIE: Final = "auth"
@@ -51,10 +51,20 @@ class _Auth:
         return UserReply(user=users.told(await self._accounts.me(call.caller)))
 
 
+def _entered(call: Call, reply: LoginReply) -> Sequence[tuple[str, str]]:
+    return (("set-cookie", set_cookie(reply.token, is_secure=call.is_secure)),)
+
+
+def _left(call: Call, reply: Nothing) -> Sequence[tuple[str, str]]:
+    return (("set-cookie", set_cookie("", is_secure=call.is_secure)),)
+
+
 def routes(accounts: Accounts) -> Sequence[Route]:
     auth = _Auth(accounts)
+    login = route("POST", "/api/v1/auth/login", Login, LoginReply, public(), auth.login)
+    logout = route("POST", "/api/v1/auth/logout", Nothing, Nothing, known(), auth.logout)
     return (
-        route("POST", "/api/v1/auth/login", Login, LoginReply, public(), auth.login),
-        route("POST", "/api/v1/auth/logout", Nothing, Nothing, known(), auth.logout),
+        dressed(login, LoginReply, _entered),
+        dressed(logout, Nothing, _left),
         route("GET", "/api/v1/auth/user", Nothing, UserReply, known(), auth.user),
     )

@@ -19,6 +19,7 @@ from muster.server.determined.cluster_facts import ClusterFacts
 from muster.server.determined.cluster_facts import ClusterMessage as Told
 from muster.server.determined.paging import Count
 from muster.server.determined.routing import Call, Message, Nothing, Route, Rule, known, public, route, stream
+from muster.server.determined.sso import SsoProvider
 from muster.settings.sections import LogLevel as Level
 
 SPOKEN_VERSION: Final = "0.38.1"
@@ -39,12 +40,13 @@ class Live(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """`master`: of this run of the server. `version`: our own."""
+    """`master`: of this run of the server. `version`: our own. `providers`: through whom users may log in."""
 
     cluster: str
     master: str
     cluster_name: str
     version: str
+    providers: Sequence[SsoProvider] = ()
 
 
 class LogLevel(StrEnum):
@@ -82,6 +84,13 @@ class Telemetry(Message, frozen=True):
     enabled: bool = False
 
 
+class InfoProvider(Message, frozen=True, rename="lower"):
+    name: str
+    sso_url: str
+    type: str
+    always_redirect: bool
+
+
 class Info(Message, frozen=True, rename="lower"):
     """Its names are in snake_case: it is older than the rest of the API."""
 
@@ -89,6 +98,7 @@ class Info(Message, frozen=True, rename="lower"):
     master_id: str
     version: str
     muster_version: str
+    sso_providers: Sequence[InfoProvider] = ()
     telemetry: Telemetry = Telemetry()
 
 
@@ -110,7 +120,7 @@ class GetMasterReply(Message, frozen=True):
     branding: str = "muster"
     external_login_uri: str = ""
     external_logout_uri: str = ""
-    sso_providers: Sequence[Mapping[str, JSON]] = ()
+    sso_providers: Sequence[SsoProvider] = ()
     telemetry_enabled: bool = False
     rbac_enabled: bool = True
     strict_job_queue_control: bool = True
@@ -184,7 +194,14 @@ class _Master:
     async def info(self, call: Call, asked: Nothing) -> Info:
         about = self._about
         return Info(
-            cluster_id=about.cluster, master_id=about.master, version=SPOKEN_VERSION, muster_version=about.version
+            cluster_id=about.cluster,
+            master_id=about.master,
+            version=SPOKEN_VERSION,
+            muster_version=about.version,
+            sso_providers=[
+                InfoProvider(name=each.name, sso_url=each.sso_url, type=each.type, always_redirect=each.always_redirect)
+                for each in about.providers
+            ],
         )
 
     async def get(self, call: Call, asked: Nothing) -> GetMasterReply:
@@ -194,6 +211,7 @@ class _Master:
             cluster_id=self._about.cluster,
             cluster_name=self._about.cluster_name,
             cluster_message=_told(await self._facts.shown()),
+            sso_providers=self._about.providers,
         )
 
     async def config(self, call: Call, asked: Nothing) -> GetConfigReply:

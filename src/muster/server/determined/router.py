@@ -166,7 +166,7 @@ async def _lines(route: Route, call: Call, message: Message) -> AsyncGenerator[b
         try:
             async for reply in replies:
                 is_begun = True
-                yield wire.encode_result(reply)
+                yield reply if isinstance(reply, bytes) else wire.encode_result(reply)
         except ApiError as error:
             if not is_begun:
                 raise

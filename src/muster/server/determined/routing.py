@@ -34,7 +34,8 @@ class Call:
 
 Req = TypeVar("Req", bound=Message)
 Handle: TypeAlias = Callable[[Call, Req], Awaitable[Message]]
-Follow: TypeAlias = Callable[[Call, Req], AsyncIterator[Message]]
+Follow: TypeAlias = Callable[[Call, Req], AsyncIterator[Message | bytes]]
+"""Bytes: whole lines, encoded as `wire.encode_result` does it, where many readers share them."""
 Scope: TypeAlias = Callable[[Call, Req], Awaitable[WorkspaceId | None]]
 """Which workspace a call is about; None: the whole cluster."""
 Rep = TypeVar("Rep", bound=Message)
