@@ -5,7 +5,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from pathlib import Path
 
 import pytest
 from tests.e2e.cli_platform import Platform, platform

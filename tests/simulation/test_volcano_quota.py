@@ -1,15 +1,17 @@
 """Volcano Jobs that queue, on virtual time: they wait, run, grow and shrink as quota comes and goes."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.simulation.quota_platform import a_queue
+from tests.simulation.quota_platform import a_flavor, a_queue
 from tests.simulation.volcano_quota_platform import VolcanoPlatform, a_task, a_volcano_platform, holds
 
 from muster.api import errors, volcano
 from muster.api.everything import REGISTRY
 from muster.api.objects import Key
 from muster.api.raw import Document
+from muster.quota.topology import from_view
 from muster.runtime.clock import VirtualClock
 from muster.store.protocol import Patch, Selection, write_one
 from muster.testing.virtual import on_virtual_time
@@ -311,3 +313,35 @@ def a_pytorch_job() -> Document:
 def a_volcano_queue(name: str, parent: str = "") -> Document:
     spec = {"parent": parent} if parent else {}
     return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+@on_virtual_time
+async def test_the_parts_of_a_job_have_places_of_their_own(clock: VirtualClock, tmp_path: Path) -> None:
+    """In a queue that gives a place to what asks for none."""
+    nodes = {f"n{number}": {"kind": "gpu"} for number in range(3)}
+    async with a_volcano_platform(clock, tmp_path, cpu=1, nodes=nodes, cpus=2) as up:
+        host = {"nodeLabel": "kubernetes.io/hostname"}
+        await up.platform.make(
+            {
+                "apiVersion": "kueue.x-k8s.io/v1beta2",
+                "kind": "Topology",
+                "metadata": {"name": "t"},
+                "spec": {"levels": [host]},
+            },
+            a_flavor("placed", topologyName="t", nodeLabels={"kind": "gpu"}),
+            *a_queue("placed", 100, ("placed",)),
+        )
+        label = {"labels": {"kueue.x-k8s.io/queue-name": "placed"}}
+        await up.submit("j", a_task("w", 5, "sleep", "60", minAvailable=1), minAvailable=1, metadata=label)
+        await clock.sleep(10)
+        pods = await up.pods("j")
+        assert await up.phases("j") == {"Running": 5}
+        (base,), parts = await up.workloads("j")
+        assert len(parts) == 4
+        places: Counter[str] = Counter()
+        for workload in (base, *parts):
+            assert workload.status.admission is not None
+            (given,) = workload.status.admission.pod_set_assignments
+            assert given.topology_assignment is not None
+            places.update({d.values[-1]: d.pods for d in from_view(given.topology_assignment).domains})
+        assert Counter(pod.spec.node_name for pod in pods.values()) == places

@@ -14,7 +14,6 @@ from muster.api.raw import JSON, Document
 from muster.controllers.jobs.volcano import VolcanoJobController
 from muster.controllers.podgroups import PodGroupController
 from muster.jobs.volcano.plugins import KeyPair
-from muster.quota.settings import Settings
 from muster.runtime.clock import VirtualClock
 from muster.store.protocol import Create, Patch, Selection, write_one
 
@@ -100,10 +99,15 @@ def holds(workload: kueue.Workload, condition: str) -> bool:
 
 @asynccontextmanager
 async def a_volcano_platform(
-    clock: VirtualClock, directory: Path, cpu: int, settings: Settings | None = None, **queue: JSON
+    clock: VirtualClock,
+    directory: Path,
+    cpu: int,
+    nodes: Mapping[str, Mapping[str, str]] | None = None,
+    cpus: int = 64,
+    **queue: JSON,
 ) -> AsyncIterator[VolcanoPlatform]:
     """One queue, of so many CPUs."""
-    async with a_platform(clock, directory, settings=settings) as platform:
+    async with a_platform(clock, directory, nodes, cpus=cpus) as platform:
         more = [
             platform.group.create_task(part.run())
             for part in (VolcanoJobController(platform.store, clock, a_key), PodGroupController(platform.store, clock))

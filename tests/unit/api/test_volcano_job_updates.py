@@ -21,12 +21,17 @@ def a_job(*, held: bool = False, given: bool = False) -> Document:
         "spec": {"tasks": [{"name": "w", "replicas": 3, "template": template}]},
     }
     volcano.JOB.default(document)
-    return raw.copy(document)
+    return copied(document)
+
+
+def copied(document: Document) -> Document:
+    made: Document = raw.copy(document)
+    return made
 
 
 def with_change(job: Document, value: JSON, *path: str | int) -> Document:
-    made = raw.copy(job)
-    place = made
+    made = copied(job)
+    place: JSON = made
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value

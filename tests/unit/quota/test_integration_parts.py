@@ -1,6 +1,7 @@
 """Elastic jobs: a base, and parts that come and go."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
 from tests.unit.quota.integration_worlds import WORLD, a_flavor, a_world, kinds
@@ -11,13 +12,23 @@ from muster.api.kueue import names
 from muster.api.objects import Object
 from muster.api.raw import JSON, Document, encode
 from muster.quota.integrations import jobs, making, parts, subjects
-from muster.quota.integrations.steps import ChangeStatus, MakeWorkload, Plan, RemoveWorkload, Start, Stop, World
+from muster.quota.integrations.steps import (
+    ChangeStatus,
+    ChangeWorkload,
+    MakeWorkload,
+    Plan,
+    RemoveWorkload,
+    Start,
+    Stop,
+    World,
+)
 from muster.quota.integrations.volcano_job import VolcanoJobs
 from muster.quota.settings import PodsReady, Settings
 
 JOBS = VolcanoJobs()
 ABLE = subjects.abilities(JOBS)
 ADMITTED = ("QuotaReserved", "Admitted")
+S = TypeVar("S")
 
 
 def subject(job: Document) -> subjects.Subject:
@@ -52,7 +63,7 @@ def a_base(job: Document, *conditions: str, flavor: str = "plain", **status: JSO
 def some_parts(replicas: int, least: int, *held: Sequence[str]) -> list[Object]:
     """Of a job of that size, with those conditions."""
     job = running(replicas, least, told=least)
-    made = [step for step in plan(job, a_base(job)).steps if isinstance(step, MakeWorkload)]
+    made = all_of(plan(job, a_base(job)), MakeWorkload)
     return [an_object(step.document, conditions) for step, conditions in zip(made, held, strict=True)]
 
 
@@ -67,10 +78,22 @@ def running(replicas: int, least: int, told: int, live: int | None = None, **sta
     )
 
 
-def only(found: Plan, kind: type) -> JSON:
-    (step,) = found.steps
-    assert isinstance(step, kind), found.steps
+def all_of(found: Plan, kind: type[S]) -> list[S]:
+    steps: list[S] = [step for step in found.steps if isinstance(step, kind)]
+    assert len(steps) == len(found.steps), found.steps
+    return steps
+
+
+def only(found: Plan, kind: type[S]) -> S:
+    (step,) = all_of(found, kind)
     return step
+
+
+def why_not_reserved(document: Document) -> str:
+    reserved = conditions.find_in(document, "QuotaReserved")
+    assert reserved is not None
+    assert reserved["status"] == "False"
+    return str(reserved["reason"])
 
 
 # They are made
@@ -88,9 +111,7 @@ def test_a_job_starts_with_what_it_needs():
 def test_parts_are_made_once_the_base_is_admitted():
     job = running(4, 2, told=2)
     base = a_base(job, flavor="fast")
-    found = plan(job, base)
-    assert kinds(found) == ["MakeWorkload", "MakeWorkload"]
-    first, second = (step.document for step in found.steps)
+    first, second = (step.document for step in all_of(plan(job, base), MakeWorkload))
     name = base.key.name
     assert [part["metadata"]["name"] for part in (first, second)] == [f"{name}-part-w-1", f"{name}-part-w-2"]
     assert first["metadata"]["annotations"] == {
@@ -152,9 +173,7 @@ def test_a_part_that_is_evicted_keeps_its_quota_until_its_pod_is_gone():
     assert not plan(running(4, 2, told=3, terminating=1), base, *listed).steps
     released = only(plan(running(4, 2, told=3), base, *listed), ChangeStatus)
     assert released.found is listed[1]
-    reserved = conditions.find_in(released.made, "QuotaReserved")
-    assert reserved is not None
-    assert reserved["status"] == "False"
+    assert why_not_reserved(released.made) == "PendingEvaluation"
 
 
 def test_parts_go_when_the_base_is_evicted_and_nothing_runs_any_more():
@@ -182,7 +201,7 @@ def test_where_fewer_pods_are_wanted_those_parts_go_first_that_hold_nothing():
     smallest = running(2, 1, told=3)
     assert only(plan(smallest, base, *listed), Start).sizes == {"w": 2}
     told = running(2, 1, told=2)
-    assert [step.found for step in plan(told, base, *listed).steps] == [listed[1], listed[2]]
+    assert [step.found for step in all_of(plan(told, base, *listed), RemoveWorkload)] == [listed[1], listed[2]]
 
 
 def test_what_is_done_is_given_back_when_the_job_has_heard_that_it_may_have_less():
@@ -249,7 +268,7 @@ def test_a_job_that_shrinks_gives_back_what_has_gone():
     base = a_base(running(5, 5, told=5))
     assert only(plan(running(3, 3, told=5, live=4), base), Start).sizes == {"w": 3}
     assert not plan(running(3, 3, told=3, live=4), base).steps
-    changed = plan(running(3, 3, told=3), base).steps[0]
+    changed = only(plan(running(3, 3, told=3), base), ChangeWorkload)
     assert changed.made["spec"]["podSets"][0]["count"] == 3
 
 
@@ -272,12 +291,10 @@ def test_an_aborted_job_gives_back_its_quota_and_waits():
     assert not plan(held, base).steps
     aborted = {**held, "status": in_phase("Aborted")}
     on_hold = only(plan(aborted, base), ChangeStatus).made
-    reserved = conditions.find_in(on_hold, "QuotaReserved")
-    assert reserved is not None
-    assert (reserved["status"], reserved["reason"]) == ("False", "OnHold")
+    assert why_not_reserved(on_hold) == "OnHold"
     resumed = {**held, "status": in_phase("Pending", "WaitingForQuota")}
     again = only(plan(resumed, Object(kueue.WORKLOAD, encode(on_hold))), ChangeStatus).made
-    assert conditions.find_in(again, "QuotaReserved")["reason"] == "PendingEvaluation"
+    assert why_not_reserved(again) == "PendingEvaluation"
 
 
 @pytest.mark.parametrize("why", ["WaitingForQuota", ""])

@@ -23,6 +23,10 @@ def a_task(name: str, replicas: int, least: int | None = None, **fields: JSON) -
     return task if least is None else {**task, "minAvailable": least}
 
 
+def own_minimum(task: Document) -> int:
+    return int(task["minAvailable"] if "minAvailable" in task else task["replicas"])
+
+
 def a_job(
     *tasks: Document,
     least: int | None = None,
@@ -31,7 +35,7 @@ def a_job(
     **spec: JSON,
 ) -> Document:
     if least is None:
-        least = sum(task.get("minAvailable", task["replicas"]) for task in tasks)
+        least = sum(own_minimum(task) for task in tasks)
     return {
         "metadata": {"name": "j", "namespace": "default", "uid": "u", "annotations": dict(annotations or {})},
         "spec": {"tasks": list(tasks), "minAvailable": least, **spec},
@@ -91,7 +95,7 @@ def test_the_least_is_neither_more_than_there_are_nor_less_than_asked_for(sizes,
     total = sum(task["replicas"] for task in tasks)
     assert sum(needed.values()) == min(total, max(1, least))
     assert all(0 <= needed[task["name"]] <= task["replicas"] for task in tasks)
-    own = {task["name"]: task.get("minAvailable", task["replicas"]) for task in tasks}
+    own = {task["name"]: own_minimum(task) for task in tasks}
     if max(1, least) >= sum(own.values()):
         assert all(needed[name] >= count for name, count in own.items())
 

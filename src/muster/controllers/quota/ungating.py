@@ -10,7 +10,7 @@ from muster.controllers.quota import carrying
 from muster.controllers.quota.metrics import QuotaMetrics
 from muster.quota.integrations import slices
 from muster.quota.integrations.pods import group_of
-from muster.quota.integrations.ungating import Release, active_slice, releases
+from muster.quota.integrations.ungating import Release, active_parts, active_slice, releases
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer
 from muster.runtime.keeping import keep
@@ -78,7 +78,7 @@ class _Keeper:
         workload = active_slice(chained)
         if workload is None:
             return None
-        due = releases(workload, [pod.read(core.Pod) for pod in found.values()])
+        due = releases(workload, [pod.read(core.Pod) for pod in found.values()], active_parts(chained))
         for start in range(0, len(due), _BATCH):
             batch = due[start : start + _BATCH]
             results = await self._store.write([_patch(found[release.pod.metadata.uid], release) for release in batch])
@@ -106,7 +106,9 @@ def workload_of(pod: Object) -> Iterable[str]:
 
 
 def _chain(workload: Object) -> Iterable[str]:
-    return [f"{workload.key.namespace}/{slices.chain(workload)}"]
+    """A part belongs to those that it is part of."""
+    part_of = (workload.meta.annotations or {}).get(names.PART_OF_ANNOTATION)
+    return [f"{workload.key.namespace}/{part_of or slices.chain(workload)}"]
 
 
 def _key(text: str) -> Key:

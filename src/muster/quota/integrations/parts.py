@@ -195,7 +195,7 @@ def _make(subject: Subject, base: Object, pod_set: str, number: int) -> Document
     document = base.document()
     chain = slices.chain(base)
     pods = next(pods for pods in objects(document, "spec", "podSets") if pods.get("name") == pod_set)
-    kept = {key: value for key, value in pods.items() if key not in ("minCount", "topologyRequest")}
+    kept = {key: value for key, value in pods.items() if key != "minCount"}
     flavors = _flavors(base, pod_set)
     said = child(document, "metadata", "annotations")
     annotations: dict[str, str] = {name: said[name] for name in (PREEMPTABLE, PREEMPTION_ANNOTATION) if name in said}

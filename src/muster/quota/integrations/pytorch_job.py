@@ -126,7 +126,7 @@ def _is_elastic(job: Document) -> bool:
     """Not where a place in a topology is asked for, since that is found for all at once."""
     if not isinstance(child(job, "spec").get("elasticPolicy"), dict):
         return False
-    return all(topology.request(child(role, "template")) is None for _, role in _roles(job))
+    return not any(topology.is_placed_together(child(role, "template")) for _, role in _roles(job))
 
 
 def _needed(job: Document, name: str, role: Document) -> int:

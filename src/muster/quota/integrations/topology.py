@@ -29,6 +29,13 @@ def request(
     return found
 
 
+def is_placed_together(template: Document) -> bool:
+    """Whether a place is asked for that is found for all of its pods at once. Not where any place will do: admission
+    writes that into the template of pods that ask for nothing."""
+    found = read_request(child(template, "metadata", "annotations"))
+    return found is not None and found != {"unconstrained": True}
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A live pod of a pod set that was given places: not one that has succeeded or failed."""

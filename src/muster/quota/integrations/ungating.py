@@ -6,12 +6,13 @@ whether there is quota for it at all.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from muster.api import conditions, core, kueue
 from muster.api.kueue import names
 from muster.quota.integrations import topology
 from muster.quota.integrations.topology import Member
-from muster.quota.topology import from_view
+from muster.quota.topology import from_view, merge
 from muster.quota.workloads import ADMITTED, EVICTED, FINISHED
 
 DONE = frozenset({"Succeeded", "Failed"})
@@ -28,8 +29,17 @@ class Release:
 
 def active_slice(workloads: Sequence[kueue.Workload]) -> kueue.Workload | None:
     """Of the workloads that one job had in turn, the one whose quota its pods run on."""
-    admitted = [found for found in workloads if _is_admitted(found)]
+    admitted = [found for found in workloads if _is_admitted(found) and not _is_part(found)]
     return max(admitted, key=lambda found: (found.metadata.creation_timestamp or "", found.metadata.name), default=None)
+
+
+def active_parts(workloads: Sequence[kueue.Workload]) -> list[kueue.Workload]:
+    """Of the same, those that add a pod each."""
+    return [found for found in workloads if _is_part(found) and _is_admitted(found)]
+
+
+def _is_part(workload: kueue.Workload) -> bool:
+    return names.PART_OF_ANNOTATION in (workload.metadata.annotations or {})
 
 
 def _is_admitted(workload: kueue.Workload) -> bool:
@@ -42,8 +52,8 @@ def _is_admitted(workload: kueue.Workload) -> bool:
     )
 
 
-def releases(workload: kueue.Workload, pods: Sequence[core.Pod]) -> list[Release]:
-    """`pods`: of the workload, whatever their state."""
+def releases(workload: kueue.Workload, pods: Sequence[core.Pod], parts: Sequence[kueue.Workload] = ()) -> list[Release]:
+    """`pods`: of the workload, whatever their state. `parts`: those that were admitted to go with it."""
     assert workload.status.admission is not None
     by_set: dict[str, list[core.Pod]] = {}
     for pod in pods:
@@ -56,7 +66,13 @@ def releases(workload: kueue.Workload, pods: Sequence[core.Pod]) -> list[Release
         members = sorted(by_set.get(given.name, ()), key=lambda pod: pod.metadata.name)
         spec = specs.get(given.name, kueue.PodSet())
         has_quota = _with_quota(members, min(given.count or 0, spec.count or 0))
-        places = _places(given, spec, members, broken)
+        added = [
+            other.topology_assignment
+            for part in parts
+            for other in (part.status.admission or kueue.Admission()).pod_set_assignments
+            if other.name == given.name and other.topology_assignment is not None
+        ]
+        places = _places(given, spec, members, broken, added)
         for pod in members:
             release = _release(pod, has_quota, places, is_placed=given.topology_assignment is not None)
             if release is not None:
@@ -94,7 +110,11 @@ def _turn(pod: core.Pod) -> tuple[int, str, str]:
 
 
 def _places(
-    given: kueue.PodSetAssignment, spec: kueue.PodSet, members: Sequence[core.Pod], broken: frozenset[str]
+    given: kueue.PodSetAssignment,
+    spec: kueue.PodSet,
+    members: Sequence[core.Pod],
+    broken: frozenset[str],
+    added: Sequence[kueue.TopologyAssignment],
 ) -> dict[str, dict[str, str]]:
     if given.topology_assignment is None or not any(names.TOPOLOGY_GATE in _gates(pod) for pod in members):
         return {}
@@ -107,7 +127,8 @@ def _places(
         )
         for pod in members
     ]
-    return topology.place(from_view(given.topology_assignment), listed, topology.ranks_of(spec), broken)
+    assignment = reduce(merge, map(from_view, added), from_view(given.topology_assignment))
+    return topology.place(assignment, listed, topology.ranks_of(spec), broken)
 
 
 def _gates(pod: core.Pod) -> frozenset[str]:

@@ -183,7 +183,7 @@ def _needed(job: Document) -> dict[str, int]:
     as the job needs, of those tasks first that others wait for. All of them where a place in a topology is asked for,
     since that is found for all at once."""
     tasks = _tasks(job)
-    if any(topology.request(child(task, "template")) is not None for task in objects(job, "spec", "tasks")):
+    if any(topology.is_placed_together(child(task, "template")) for task in objects(job, "spec", "tasks")):
         return {task.name: task.replicas for task in tasks}
     wanted = max(1, _number(child(job, "spec").get("minAvailable")))
     has_room = wanted >= sum(task.least for task in tasks)
