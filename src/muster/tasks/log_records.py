@@ -6,6 +6,8 @@ from typing import Final, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, insert, select, text, update
 
+from muster.accounts.callers import WorkspaceId
+from muster.api import errors
 from muster.records.tables_logs import TASK_LOG_CHUNKS as CHUNKS
 from muster.records.tables_logs import TASK_LOGS as LOGS
 from muster.records.tables_tasks import TASKS
@@ -242,3 +244,11 @@ def progress(connection: Connection, tasks: Collection[str]) -> Mapping[str, Pro
     # After who runs: a task that has ended in between has written nothing since.
     newest = {task: _newest(connection, task) for task in listed}
     return {task: Progress(newest[task], task not in running) for task in listed}
+
+
+def workspace(connection: Connection, task: str) -> WorkspaceId | None:
+    """The task's; None where it is in none. Raises NotFound."""
+    row = connection.execute(select(TASKS.c.workspace_id).where(TASKS.c.id == task)).one_or_none()
+    if row is None:
+        raise errors.NotFound(f"task {task} not found")
+    return None if row.workspace_id is None else WorkspaceId(row.workspace_id)

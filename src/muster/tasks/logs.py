@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
+from muster.accounts.callers import WorkspaceId
 from muster.api import errors
 from muster.records import Database
 from muster.runtime.clock import Clock
@@ -135,6 +136,10 @@ class TaskLogs:
             left -= page.lines
             if query.limit and left <= 0:
                 return
+
+    async def workspace(self, task: str) -> WorkspaceId | None:
+        """Of the task; None where it is in none. Raises NotFound."""
+        return await self._database.read(lambda connection: log_records.workspace(connection, task))
 
     async def fields(self, task: str) -> Fields:
         return await self._database.read(lambda connection: log_records.fields(connection, task))
