@@ -8,6 +8,7 @@ from tests.e2e import torch_jobs
 from tests.e2e.cli_platform import Platform
 
 torch_jobs.require_torch()
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
-"""torchrun goes on with more workers, and with fewer, as an elastic PyTorchJob is scaled; and they hear of it."""
+"""torchrun goes on with more workers, and with fewer, as an elastic PyTorchJob is scaled and quota allows; and its
+workers hear of it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,28 @@ from tests.e2e import torch_jobs
 from tests.e2e.cli_platform import Platform
 
 torch_jobs.require_torch()
+pytestmark = pytest.mark.timeout(240)
 
+QUEUE = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: cores}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: small}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+    - coveredResources: [cpu]
+      flavors: [{name: cores, resources: [{name: cpu, nominalQuota: 250m}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: small, namespace: default}
+spec: {clusterQueue: small}
+"""
+"""Room for two workers."""
 JOB = "elastic"
 EPOCHS = 40
 LISTENER = """
@@ -46,8 +68,18 @@ def scale(up: Platform, workers: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def parts_that_wait(up: Platform) -> int:
+    """Workers that quota has not let in yet."""
+    return sum(
+        "-part-" in workload["metadata"]["name"] and "admission" not in (workload.get("status") or {})
+        for workload in up.client.list("workloads")
+    )
+
+
 def test_training_goes_on_while_workers_come_and_go(up: Platform, tmp_path: Path) -> None:
+    assert up.muster("apply", "-f", "-", stdin=QUEUE).returncode == 0
     job = torch_jobs.example("pytorch-elastic.yaml", tmp_path, EPOCHS)
+    job["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "small"}
     container = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     container["command"][2] = LISTENER + container["command"][2]
     torch_jobs.submit(up, job)
@@ -57,6 +89,9 @@ def test_training_goes_on_while_workers_come_and_go(up: Platform, tmp_path: Path
 
     reached([2], 40)
     scale(up, 3)
+    torch_jobs.until(up, JOB, lambda: parts_that_wait(up) == 1, 10)
+    assert len(torch_jobs.pods_of(up, JOB)) == 2
+    assert up.muster("apply", "-f", "-", stdin=QUEUE.replace("250m", "350m")).returncode == 0
     reached([2, 3], 40)
     scale(up, 2)
     reached([2, 3, 2], 60)
