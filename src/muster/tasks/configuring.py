@@ -1,0 +1,260 @@
+"""From what users, templates, policies and the cluster say to the configuration of one task. Pure.
+
+The user's word goes before the template's, that before the cluster's defaults; what policies fix goes before all.
+Every key that Determined knows is honoured, or refused with what to use instead. What is printed as a task's
+configuration can be given again.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Final
+
+from muster.accounts import policies
+from muster.accounts.policies import Constraints, Policy
+from muster.api import errors
+from muster.api.raw import JSON, Document
+from muster.engines.protocol import DEFAULT_PRIORITY
+from muster.tasks import config_fields
+from muster.tasks.config_fields import Fields
+from muster.tasks.pod_specs import check_pod_spec
+from muster.tasks.task_config import (
+    DEVICES,
+    BindMount,
+    ConfigPort,
+    Environment,
+    IdleType,
+    Resources,
+    TaskConfig,
+    TaskType,
+)
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PROPAGATIONS: Final = ("rprivate", "private", "rslave", "slave", "rshared", "shared")
+_OF_EXPERIMENTS: Final = (
+    "hyperparameters", "searcher", "checkpoint_storage", "checkpoint_policy", "max_restarts", "profiling", "labels",
+    "min_validation_period", "min_checkpoint_period", "records_per_epoch", "reproducibility", "log_policies",
+    "name", "workspace", "project", "data", "integrations", "optimizations", "perform_initial_validation",
+    "scheduling_unit", "retention_policy",
+)  # fmt: skip
+_LONGEST_DESCRIPTION: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What administrators let tasks do. `bind_mounts`: below these paths of the nodes; empty for none."""
+
+    bind_mounts: Sequence[str] = ()
+
+    def allows(self, host_path: str) -> bool:
+        path = PurePosixPath(host_path)
+        return any(path.is_relative_to(root) for root in self.bind_mounts)
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """All that a configuration is made from, the weakest first. `policies`: a workspace's before the cluster's."""
+
+    defaults: Mapping[str, JSON] = field(default_factory=dict)
+    """See `container_defaults.ContainerDefaults.config`."""
+    template: Mapping[str, JSON] = field(default_factory=dict)
+    user: Mapping[str, JSON] = field(default_factory=dict)
+    policies: Sequence[Policy] = ()
+
+
+def configure(kind: TaskType, layers: Layers, allowed: Allowed) -> TaskConfig:
+    """Raises BadRequest with all that is wrong."""
+    problems: list[str] = []
+    if kind in (TaskType.NOTEBOOK, TaskType.SHELL, TaskType.TENSORBOARD) and layers.user.get("entrypoint"):
+        problems.append(f"entrypoint: a {kind.words} has its own; use a command for what is to run otherwise")
+    fixed = [Policy(_plain(policy.invariant), policy.constraints) for policy in layers.policies]
+    by_admins = policies.merge(_plain(layers.defaults), fixed)
+    merged = policies.merge(_plain(layers.defaults), [_layer(layers.template), _layer(layers.user), *fixed])
+    problems += policies.violations(merged, policies.constraints(layers.policies))
+    fields = Fields(merged, problems=problems)
+    config = _read(kind, fields)
+    trusted = {mount.host_path for mount in _bind_mounts(Fields(by_admins))}
+    for number, mount in enumerate(config.bind_mounts):
+        if mount.host_path not in trusted and not allowed.allows(mount.host_path):
+            problems.append(_not_allowed(f"bind_mounts[{number}].host_path", mount.host_path, allowed))
+    problems += check_pod_spec(config.environment.pod_spec, allowed.allows)
+    config_fields.refuse(problems, "config")
+    return config
+
+
+def _not_allowed(path: str, found: str, allowed: Allowed) -> str:
+    where = f"below {', '.join(allowed.bind_mounts)}" if allowed.bind_mounts else "nowhere"
+    return f"{path}: {found} may not be mounted; allowed is {where} (an administrator sets tasks.bind_mounts)"
+
+
+def _layer(document: Mapping[str, JSON]) -> Policy:
+    """Policies are put over a configuration just as users' words are put over a template's."""
+    return Policy(_plain(document), Constraints())
+
+
+def _plain(document: Mapping[str, JSON]) -> Document:
+    """Without what is not set, and with images and variables by device, so that layers can be laid on each other."""
+    found: Document = {name: value for name, value in document.items() if value is not None}
+    for name in ("environment", "resources"):
+        if isinstance(found.get(name), Mapping):
+            found[name] = {key: value for key, value in found[name].items() if value is not None}
+    environment = found.get("environment")
+    if isinstance(environment, dict):
+        for name in ("image", "environment_variables"):
+            if name in environment:
+                environment[name] = _by_device(environment[name])
+    return found
+
+
+def _by_device(value: JSON) -> JSON:
+    if isinstance(value, Mapping):
+        found: Document = {("cuda" if device == "gpu" else device): each for device, each in value.items()}
+        return {device: each for device, each in found.items() if each not in (None, "")}
+    return dict.fromkeys(DEVICES, value)
+
+
+def _read(kind: TaskType, fields: Fields) -> TaskConfig:
+    is_generic = kind is TaskType.GENERIC
+    description = fields.text("description")
+    if len(description) > _LONGEST_DESCRIPTION:
+        fields.problem("description", f"must have at most {_LONGEST_DESCRIPTION} characters")
+    config = TaskConfig(
+        description=description,
+        entrypoint=_entrypoint(kind, fields),
+        environment=_environment(fields.inside("environment")),
+        resources=_resources(kind, fields.inside("resources")),
+        bind_mounts=_bind_mounts(fields),
+        idle_seconds=fields.duration("idle_timeout"),
+        notebook_idle_type=IdleType(
+            fields.text("notebook_idle_type", IdleType.KERNELS_OR_TERMINALS, choices=[*IdleType])
+        ),
+        work_dir=fields.text("work_dir"),
+        tensorboard_args=fields.texts("tensorboard_args"),
+        is_debug=fields.flag("debug"),
+        preemption_seconds=fields.integer("preemption_timeout") if is_generic else None,
+    )
+    if not is_generic:
+        fields.refuse("preemption_timeout", "a task of this kind is not preempted, but ended", unless=[None])
+    if config.work_dir and not PurePosixPath(config.work_dir).is_absolute():
+        fields.problem("work_dir", f"must be an absolute path, found {config.work_dir!r}")
+    for name in ("slurm", "pbs"):
+        fields.refuse(name, "tasks run as pods here; environment.pod_spec says what is special about them")
+    for name in _OF_EXPERIMENTS:
+        fields.refuse(name, "is for experiments only: leave it out")
+    fields.finish()
+    return config
+
+
+def _entrypoint(kind: TaskType, fields: Fields) -> tuple[str, ...]:
+    is_line = isinstance(fields.raw("entrypoint"), str)
+    words = (fields.text("entrypoint"),) if is_line else fields.texts("entrypoint")
+    if kind in (TaskType.COMMAND, TaskType.GENERIC) and not any(words):
+        fields.problem("entrypoint", "must name what to run, as a list of words or as a line for the shell")
+    return words
+
+
+def _environment(fields: Fields) -> Environment:
+    image, variables = fields.inside("image"), fields.inside("environment_variables")
+    found = Environment(
+        image={device: text for device in DEVICES if (text := image.text(device))},
+        variables={device: _variables(variables, device) for device in DEVICES},
+        proxy_ports=tuple(_proxy_port(each) for each in fields.each("proxy_ports")),
+        ports=_ports(fields.inside("ports"), fields.document("ports")),
+        is_pulled_always=fields.flag("force_pull_image"),
+        add_capabilities=fields.texts("add_capabilities"),
+        drop_capabilities=fields.texts("drop_capabilities"),
+        pod_spec=fields.document("pod_spec"),
+    )
+    fields.refuse("registry_auth", "use imagePullSecrets in environment.pod_spec")
+    image.finish()
+    variables.finish()
+    fields.finish()
+    return found
+
+
+def _variables(fields: Fields, device: str) -> tuple[str, ...]:
+    found = fields.texts(device)
+    for each in found:
+        if not _VARIABLE.fullmatch(each.partition("=")[0]):
+            fields.problem(device, f"must be like NAME=value, found {each.partition('=')[0][:80]!r}")
+    return found
+
+
+def _proxy_port(fields: Fields) -> ConfigPort:
+    port = fields.integer("proxy_port", 0, least=1, most=65535)
+    if fields.raw("proxy_port") is None:
+        fields.problem("proxy_port", "must be given")
+    found = ConfigPort(port or 0, fields.flag("proxy_tcp"), fields.flag("unauthenticated"))
+    fields.refuse("default_service_id", "a port is reached as <task>:<port>", unless=[False])
+    fields.finish()
+    return found
+
+
+def _ports(fields: Fields, document: Document) -> dict[str, int]:
+    return {name: fields.integer(name, 0, least=1, most=65535) or 0 for name in document}
+
+
+def _resources(kind: TaskType, fields: Fields) -> Resources:
+    usual = 0 if kind is TaskType.TENSORBOARD else 1
+    slots = fields.integer("slots", usual, most=100_000)
+    found = Resources(
+        slots=usual if slots is None else slots,
+        pool=fields.text("resource_pool"),
+        priority=fields.integer("priority", DEFAULT_PRIORITY, least=1, most=99) or DEFAULT_PRIORITY,
+        shm_bytes=fields.size("shm_size"),
+        is_single_node=fields.flag("is_single_node", True) if kind is TaskType.GENERIC else True,
+    )
+    if kind is not TaskType.GENERIC:
+        fields.refuse("is_single_node", "a task of this kind is on one node", unless=[True])
+    fields.refuse("weight", "set fairSharing.weight of the pool's ClusterQueue", unless=[1, 1.0])
+    fields.refuse("slots_per_trial", "is for experiments; use resources.slots")
+    fields.refuse("max_slots", "is for experiments; a task has the slots that it asks for", unless=[slots])
+    fields.refuse("agent_label", "use resources.resource_pool")
+    fields.refuse("native_parallel", "use resources.slots", unless=[False])
+    fields.refuse("devices", "a task sees the devices of its slots, and no others")
+    fields.finish()
+    return found
+
+
+def _bind_mounts(fields: Fields) -> tuple[BindMount, ...]:
+    return tuple(_bind_mount(each) for each in fields.each("bind_mounts"))
+
+
+def _bind_mount(fields: Fields) -> BindMount:
+    host, container = fields.text("host_path"), fields.text("container_path")
+    if not _is_clean(host) or not host.startswith("/"):
+        fields.problem("host_path", f'must be an absolute path without "..", found {host!r}')
+    if not _is_clean(container):
+        fields.problem("container_path", f'must be a path without "..", found {container!r}')
+    found = BindMount(
+        host,
+        container,
+        fields.flag("read_only"),
+        fields.text("propagation", "rprivate", choices=_PROPAGATIONS),
+    )
+    fields.finish()
+    return found
+
+
+def _is_clean(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return bool(parts) and parts != ("/",) and ".." not in parts
+
+
+def placed(config: TaskConfig, default_pool: str, available: Iterable[str]) -> TaskConfig:
+    """With the pool that it will run in. `default_pool`: the workspace's own; empty for the cluster's. Raises
+    BadRequest where the workspace may not use it."""
+    pool = config.resources.pool or default_pool
+    known = list(available)
+    if pool and pool not in known:
+        raise errors.BadRequest(
+            f"config: resources.resource_pool: this workspace has no pool {pool!r}; it has {', '.join(known) or 'none'}"
+        )
+    return replace(config, resources=replace(config.resources, pool=pool))
+
+
+def with_user(config: TaskConfig, username: str, agent_user: str) -> TaskConfig:
+    """With who it runs for filled in where the working directory names them."""
+    path = config.work_dir.replace("$DET_USER", username).replace("$AGENT_USER", agent_user or "root")
+    return replace(config, work_dir=path)
