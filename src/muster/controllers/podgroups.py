@@ -29,6 +29,7 @@ there are many to count."""
 GATHER_SECONDS_PER_POD = 100e-6
 
 _OPTIONS = Options(manager="muster-podgroups")
+_WORKERS = 32  # they mostly wait for their writes, and those that wait together share a commit
 _FINISHED = ("Succeeded", "Failed")
 _SCHEDULED, _UNSCHEDULABLE = "Scheduled", "Unschedulable"
 
@@ -135,7 +136,7 @@ class _Keeper:
         self._store = store
         self._clock = clock
         self._events = EventRecorder(store, clock, "muster-podgroups")
-        self._reconciler = Reconciler("podgroups", self._reconcile, clock=clock, workers=2)
+        self._reconciler = Reconciler("podgroups", self._reconcile, clock=clock, workers=_WORKERS)
         self._groups = Informer(store, Selection(volcano.POD_GROUP), clock=clock)
         self._pods = Informer(store, Selection(core.POD), clock=clock)
         self._pods.index_by("group", lambda pod: [str(key)] if (key := _group_of(pod)) else [])

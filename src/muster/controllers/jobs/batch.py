@@ -42,7 +42,7 @@ GATHER_SECONDS = 0.01
 GATHER_SECONDS_PER_POD = 100e-6
 
 _OPTIONS = Options(manager="job-controller")
-_WORKERS = 8
+_WORKERS = 32  # they mostly wait for their writes, and those that wait together share a commit
 _MOST_TAKEN = 1000
 
 

@@ -37,7 +37,7 @@ GATHER_SECONDS = 0.01
 GATHER_SECONDS_PER_POD = 50e-6
 
 _OPTIONS = Options(manager=names.OPERATOR_NAME)
-_WORKERS = 8
+_WORKERS = 32  # they mostly wait for their writes, and those that wait together share a commit
 _NOUNS = {core.POD: "pod", core.SERVICE: "service", volcano.POD_GROUP: "PodGroup"}
 
 

@@ -31,7 +31,7 @@ GATHER_SECONDS = 0.01
 """Pods of a job change together: their changes are gathered for so long, and longer where there are many to count."""
 GATHER_SECONDS_PER_POD = 100e-6
 
-_WORKERS = 8
+_WORKERS = 32  # they mostly wait for their writes, and those that wait together share a commit
 
 
 class VolcanoJobController:

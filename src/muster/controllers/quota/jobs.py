@@ -31,7 +31,7 @@ from muster.runtime.recording import EventRecorder
 from muster.store.protocol import Event, Selection, Store, Write
 
 INTEGRATIONS: tuple[JobIntegration, ...] = (BatchJobs(), PyTorchJobs(), VolcanoJobs(), Allocations())
-_WORKERS = 8
+_WORKERS = 32  # they mostly wait for their writes, and those that wait together share a commit
 _SOON_SECONDS = 0.005
 _LATER_SECONDS = 10.0
 
