@@ -5,9 +5,11 @@ not change once they are read: they are remembered, as many as fit.
 """
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from muster.records import Database
@@ -22,6 +24,7 @@ _OVERHEAD_BYTES: Final = 500
 _LOOK_SECONDS: Final = 1.0
 _TASKS_AT_ONCE: Final = 500
 _Key: TypeAlias = tuple[str, int, Filter, Encode]
+_log = logging.getLogger(__name__)
 Spawn: TypeAlias = Callable[[Coroutine[None, None, None], str], None]
 
 
@@ -60,7 +63,8 @@ class Pages:
         else:
             reading.set_result(page)
             if page.next > after:
-                self._keep(key, page)
+                # By the time it is used again more may have come.
+                self._keep(key, replace(page, is_last=False))
         finally:
             del self._reading[key]
             reading.cancel()
@@ -144,4 +148,7 @@ class Tails:
             await self._clock.sleep(_LOOK_SECONDS)
             tasks = list(self._tails)
             for start in range(0, len(tasks), _TASKS_AT_ONCE):
-                await self.look(*tasks[start : start + _TASKS_AT_ONCE])
+                try:
+                    await self.look(*tasks[start : start + _TASKS_AT_ONCE])
+                except Exception:  # the database may be back when we look again
+                    _log.exception("cannot look after the logs that are followed")

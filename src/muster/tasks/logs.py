@@ -73,12 +73,17 @@ class TaskLogs:
             self._group.create_task(self._tails.run(), name="watch followed logs"),
             self._group.create_task(self._writer.run(), name="write logs"),
         )
-        self._stack.callback(lambda: [task.cancel() for task in background])
+        self._stack.callback(self._close, background)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         self._group = None
         await self._stack.aclose()
+
+    def _close(self, background: "Sequence[asyncio.Task[None]]") -> None:
+        self._writer.close()
+        for task in background:
+            task.cancel()
 
     def observe(self, observer: Observer) -> None:
         """It is told of everything that is appended from now on."""
@@ -252,13 +257,13 @@ class _Writer:
 
     async def run(self) -> None:
         """For ever."""
-        try:
-            while True:
-                await self._arrived.wait()
-                await self._write(self._taken())
-        finally:
-            self._is_closed = True
-            _refuse(self._waiting, errors.Unavailable("the server is shutting down; send the lines again"))
+        while True:
+            await self._arrived.wait()
+            await self._write(self._taken())
+
+    def close(self) -> None:
+        self._is_closed = True
+        _refuse(self._waiting, errors.Unavailable("the server is shutting down; send the lines again"))
 
     def _taken(self) -> list[_Waiting]:
         together: list[_Waiting] = []
