@@ -112,8 +112,8 @@ def test_what_is_wrong_is_named_with_its_path(path: str, value: JSON, expected: 
 def test_the_number_of_pod_sets_is_bounded() -> None:
     bare: Document = {"spec": {}}
     assert problems(kueue.WORKLOAD, bare) == ["spec.podSets: Required value"]
-    many: Document = {"spec": {"podSets": [{"name": f"p{i}", "template": TEMPLATE} for i in range(19)]}}
-    assert problems(kueue.WORKLOAD, many) == ["spec.podSets: Too many: 19: must have at most 18 items"]
+    many: Document = {"spec": {"podSets": [{"name": f"p{i}", "template": TEMPLATE} for i in range(257)]}}
+    assert problems(kueue.WORKLOAD, many) == ["spec.podSets: Too many: 257: must have at most 256 items"]
 
 
 def test_a_cluster_is_either_chosen_or_among_the_nominated() -> None:

@@ -17,7 +17,7 @@ from muster.api.kueue.workload_views import (
 )
 from muster.api.scalars import ResourceList
 
-MAX_POD_SETS = 18
+MAX_POD_SETS = 256  # Kueue allows 18; a Volcano Job may have more tasks than that
 MAX_GATES = 8
 MAX_CHECKS = 8
 MAX_NOMINATED = 20
