@@ -7,7 +7,7 @@ Every filter's masks are kept, so the reasons can be counted whenever somebody a
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -38,9 +38,20 @@ _FEW = 48  # so many nodes are asked one by one; for more, asking all at once is
 Slots: TypeAlias = npt.NDArray[np.intp]
 
 
+_ABILITIES: dict[type, tuple[bool, ...]] = {}
+
+
+def _abilities(plugin: object) -> tuple[bool, ...]:
+    """Which of these it can do besides. Asked once a kind: a check against a protocol costs as much as the call."""
+    found = _ABILITIES.get(type(plugin))
+    if found is None:
+        asked = (AtOneNode, FollowsPods, PreFilter, PreScore, Normalize)
+        found = _ABILITIES[type(plugin)] = tuple(isinstance(plugin, protocol) for protocol in asked)
+    return found
+
+
 class _Filtering:
-    """One filter for this class: its state from PreFilter, what it said last, and what else it can do (asked once: a
-    check against a protocol costs as much as the call)."""
+    """One filter for this class: its state from PreFilter, what it said last, and what else it can do."""
 
     __slots__ = ("at_one", "follows", "plugin", "pre_filter", "rejected", "rejections", "state")
 
@@ -49,9 +60,10 @@ class _Filtering:
         self.state = state
         self.rejections: Sequence[Rejection] = ()
         self.rejected: NodeMask | None = None  # union of the rejections; None: none
-        self.at_one = plugin if isinstance(plugin, AtOneNode) else None
-        self.follows = plugin if isinstance(plugin, FollowsPods) else None
-        self.pre_filter = plugin if isinstance(plugin, PreFilter) else None
+        at_one, follows, pre_filter, _, _ = _abilities(plugin)
+        self.at_one = cast(AtOneNode, plugin) if at_one else None
+        self.follows = cast(FollowsPods, plugin) if follows else None
+        self.pre_filter = cast(PreFilter, plugin) if pre_filter else None
 
 
 class _Scoring:
@@ -66,9 +78,10 @@ class _Scoring:
         self.state = state
         self.raw: NodeScores | None = None
         self.reads = plugin.reads
-        self.at_one = plugin if isinstance(plugin, AtOneNode) else None
-        self.normalize = plugin if isinstance(plugin, Normalize) else None
-        self.pre_score = plugin if isinstance(plugin, PreScore) else None
+        at_one, _, _, pre_score, normalize = _abilities(plugin)
+        self.at_one = cast(AtOneNode, plugin) if at_one else None
+        self.normalize = cast(Normalize, plugin) if normalize else None
+        self.pre_score = cast(PreScore, plugin) if pre_score else None
 
     @property
     def is_relative(self) -> bool:
