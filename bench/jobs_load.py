@@ -18,12 +18,13 @@ from pathlib import Path
 import psutil
 import uvloop
 
-from muster import assembly
 from muster.api import batch, core, kubeflow, kueue, volcano
 from muster.api.kinds import Kind
 from muster.api.kueue import names
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
+from muster.assembly.configured import ServeSettings
+from muster.assembly.platform import without_nodes
 from muster.controllers.jobs.batch import BatchJobController
 from muster.controllers.jobs.pytorch import PyTorchJobController
 from muster.controllers.jobs.volcano import VolcanoJobController
@@ -206,7 +207,7 @@ def _setup() -> Iterator[Write]:
 async def _a_platform() -> AsyncIterator[tuple[Store, SimulatedNodes]]:
     """With its nodes and queues, when it has come to rest."""
     with tempfile.TemporaryDirectory() as folder:
-        async with assembly.without_nodes(assembly.ServeSettings(Path(folder), PlatformSettings(port=0))) as platform:
+        async with without_nodes(ServeSettings(Path(folder), PlatformSettings(port=0))) as platform:
             built = [a_node(f"n{number}").cpu(64).memory("256Gi") for number in range(_NODES)]
             nodes = SimulatedNodes(platform.store, platform.clock, built)
             await nodes.register()

@@ -1,8 +1,6 @@
 """What the parts of a platform are told when they are put together."""
 
 import logging
-import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,30 +23,6 @@ class ServeSettings:
 
     data: Path
     platform: PlatformSettings = field(default_factory=PlatformSettings)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSettings:
-    """What one machine gives. `nodes` shares it out among so many nodes."""
-
-    nodes: int = 1
-    fake_gpus: int = 0
-    name: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class AgentSettings:
-    """A node of a platform elsewhere. `port` 0 takes any free one for its log endpoint. `tls`: which servers to
-    believe; None for all that this system trusts."""
-
-    server: str
-    token: str
-    data: Path
-    node: NodeSettings = NodeSettings()
-    host: str = "127.0.0.1"
-    port: int = 0
-    tls: ssl.SSLContext | None = None
 
 
 def make_engine(file: str) -> MakeEngine:

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import click
 
-from muster import assembly
 from muster.api import errors, raw
-from muster.assembly import AgentSettings, NodeSettings
+from muster.assembly import joining
+from muster.assembly.joining import AgentSettings
+from muster.assembly.machines import NodeSettings
 from muster.cli import starting
 from muster.cli.session import Session
 from muster.sdk import config, trusting
@@ -64,5 +65,5 @@ def command(session: Session, /, **options: raw.JSON) -> None:
         if not asked.quiet:
             starting.echo(f"{name} joins {found.server}")
 
-    work = assembly.agent(settings, announce)
+    work = joining.agent(settings, announce)
     starting.until_signalled(work, verbose=asked.verbose, address=asked.host)

@@ -2,9 +2,10 @@
 
 import click
 
-from muster import assembly
 from muster.api import raw
-from muster.assembly import ServeSettings, Started
+from muster.assembly import starting as ways
+from muster.assembly.configured import ServeSettings
+from muster.assembly.platform import Started
 from muster.cli import configuring, starting
 from muster.cli.session import Session
 from muster.cli.up import show_banner
@@ -38,5 +39,5 @@ def command(
         if not quiet:
             show_banner(started, settings.data)
 
-    work = assembly.serve(settings, announce)
+    work = ways.serve(settings, announce)
     starting.until_signalled(work, verbose=verbose, address=f"{platform.host}:{platform.port}")

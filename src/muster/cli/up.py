@@ -5,9 +5,11 @@ from pathlib import Path
 
 import click
 
-from muster import assembly
 from muster.api import raw
-from muster.assembly import NodeSettings, ServeSettings, Started
+from muster.assembly import starting as ways
+from muster.assembly.configured import ServeSettings
+from muster.assembly.machines import NodeSettings
+from muster.assembly.platform import Started
 from muster.cli import configuring, rendering, starting
 from muster.cli.session import Session
 from muster.sdk import config
@@ -51,7 +53,7 @@ def command(
         if not quiet:
             show_banner(started, settings.data)
 
-    work = assembly.up(settings, node, announce)
+    work = ways.up(settings, node, announce)
     starting.until_signalled(work, verbose=verbose, address=f"{platform.host}:{platform.port}")
 
 

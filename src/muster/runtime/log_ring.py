@@ -6,7 +6,7 @@ May be written from any thread; followers live in one event loop. Bounded: old l
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,7 +55,7 @@ class LogRing(logging.Handler):
         finally:
             self.release()
 
-    async def follow(self, after: int) -> AsyncIterator[list[LogLine]]:
+    async def follow(self, after: int) -> AsyncGenerator[list[LogLine], None]:
         """What comes after a line, as it comes, for ever."""
         self._loop = asyncio.get_running_loop()
         news = asyncio.Event()

@@ -171,8 +171,9 @@ class App:
             await _tell(refuse(told), outgoing)
 
     async def _answer(self, request: Request) -> Answer:
-        if self._determined is not None and self._determined.serves(request.path):
-            return await self._determined.answer(request)
+        answer = None if self._determined is None else await self._determined.answer(request)
+        if answer is not None:
+            return answer
         for pages in self._pages:
             if pages.serves(request.path):
                 return await pages.answer(request)

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -242,13 +243,14 @@ class _Master:
         if not asked.follow or (left is not None and len(chosen) >= left):
             return
         left = None if left is None else left - len(chosen)
-        async for news in self._log.follow(last):
-            for line in news[:left]:
-                yield _line(line)
-            if left is not None:
-                left -= len(news)
-                if left <= 0:
-                    return
+        async with aclosing(self._log.follow(last)) as following:
+            async for news in following:
+                for line in news[:left]:
+                    yield _line(line)
+                if left is not None:
+                    left -= len(news)
+                    if left <= 0:
+                        return
 
     async def message(self, call: Call, asked: Nothing) -> ClusterMessageReply:
         return ClusterMessageReply(cluster_message=_told(await self._facts.message()))

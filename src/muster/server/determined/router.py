@@ -1,15 +1,15 @@
 """Finds the route of a request, lets in who may, and answers as the wire wants it."""
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
+from urllib.parse import unquote
 
 from muster.accounts.callers import NOBODY, Caller, WorkspaceId
 from muster.accounts.permissions import Permission
 from muster.api import errors
 from muster.api.errors import ApiError
-from muster.server import paths
 from muster.server.determined import wire
 from muster.server.determined.authenticating import check_origin
 from muster.server.determined.routing import Call, Message, Route
@@ -54,12 +54,13 @@ class Router:
         for route in self.routes:
             self._add(route)
 
-    def serves(self, path: str) -> bool:
-        return self._find(path)[0] is not None
-
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> Answer | None:
+        """None where the path is none of ours."""
+        node, values = self._find(request.path)
+        if node is None:
+            return None
         try:
-            return await self._answer(request)
+            return await self._answer(node, values, request)
         except ApiError as error:
             return _refusal(error)
         except ClientGone:
@@ -68,15 +69,15 @@ class Router:
             _log.exception("request %s failed: %s %s", request.id, request.method, request.path)
             return _refusal(errors.InternalError(f"the server failed on this request (id {request.id})"))
 
-    async def _answer(self, request: Request) -> Answer:
-        node, values = self._find(request.path)
-        if node is None or not node.routes:
+    async def _answer(self, node: _Node, values: Sequence[str], request: Request) -> Answer:
+        if not node.routes:
             raise errors.NotFound(f"nothing is served at {request.path}")
         entry = node.routes.get(request.method)
         if entry is None:
             allowed = ", ".join(sorted(node.routes))
             raise errors.MethodNotAllowed(f"{request.method} is not served at {request.path}, but {allowed}")
-        return await self._call(entry.route, dict(zip(entry.names, values, strict=True)), request)
+        path = {name: _decoded(name, value) for name, value in zip(entry.names, values, strict=True)}
+        return await self._call(entry.route, path, request)
 
     async def _call(self, route: Route, path: Mapping[str, str], request: Request) -> Answer:
         caller = await self._authenticate(request.headers)
@@ -138,12 +139,12 @@ class Router:
         node.routes[route.method] = _Entry(route, tuple(names))
 
     def _find(self, path: str) -> tuple[_Node | None, list[str]]:
-        """A segment that is named comes before one that is a parameter."""
+        """A segment that is named comes before one that is a parameter, whose value is as it was sent."""
         node, values = self._root, list[str]()
-        for part in paths.segments(path):
+        for part in path.strip("/").split("/"):
             following = node.named.get(part)
             if following is None:
-                if node.parameter is None:
+                if node.parameter is None or not part:
                     return None, values
                 following = node.parameter
                 values.append(part)
@@ -152,6 +153,19 @@ class Router:
 
 
 _HINT: Final = "large data belongs into files that tasks can read"
+
+
+def _decoded(name: str, value: str) -> str:
+    """Split first, decoded then: a slash in a name never becomes a separator."""
+    if "%" not in value:
+        return value
+    try:
+        found = unquote(value, errors="strict")
+    except UnicodeDecodeError as error:
+        raise errors.BadRequest(f"{name}: {value[:100]!r} is not percent-encoded UTF-8") from error
+    if not found.isprintable():
+        raise errors.BadRequest(f"{name}: {value[:100]!r} has control characters")
+    return found
 
 
 def _stream(chunks: AsyncGenerator[bytes, None]) -> Stream:

@@ -1,0 +1,70 @@
+"""A node alone, against a server's address."""
+
+import contextlib
+import random
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from muster.agent import cgroups, endpoint
+from muster.agent.host_process import HostProcessRuntime
+from muster.agent.logs import LogOptions
+from muster.agent.node import Agent, NodeConfig
+from muster.assembly.machines import NodeSettings, shares
+from muster.assembly.private_files import make_private
+from muster.runtime.clock import SystemClock
+from muster.runtime.supervision import supervise
+from muster.server.listening import listening
+from muster.store.http import HttpStore
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """A node of a platform elsewhere. `port` 0 takes any free one for its log endpoint. `tls`: which servers to
+    believe; None for all that this system trusts."""
+
+    server: str
+    token: str
+    data: Path
+    node: NodeSettings = field(default_factory=NodeSettings)
+    host: str = "127.0.0.1"
+    port: int = 0
+    tls: ssl.SSLContext | None = None
+
+
+async def agent(settings: AgentSettings, announce: Callable[[str], None]) -> None:
+    """A node of a platform elsewhere, with an endpoint that the server reads logs from."""
+    clock = SystemClock()
+    make_private(settings.data)
+    async with contextlib.AsyncExitStack() as stack:
+        store = await stack.enter_async_context(HttpStore(settings.server, settings.token, tls=settings.tls))
+        logs = _Late()
+        served = endpoint.application(logs, token=settings.token, clock=clock)
+        url = await stack.enter_async_context(listening(served, settings.host, settings.port))
+        [(name, machine)] = shares(settings.node)
+        config = NodeConfig(
+            name,
+            settings.data / "nodes" / name,
+            machine,
+            settings.node.labels,
+            address=settings.host,
+            port=urlsplit(url).port or 0,
+        )
+        runtime = HostProcessRuntime(clock, groups=cgroups.find())
+        stack.push_async_callback(runtime.close)
+        logs.agent = Agent(store, runtime=runtime, clock=clock, entropy=random.SystemRandom(), config=config)
+        announce(name)
+        await supervise({f"agent {name}": logs.agent.run}, clock=clock)
+
+
+class _Late:
+    """The endpoint must listen before the agent is made, which tells the server the port; nobody asks in between."""
+
+    agent: Agent
+
+    def open_logs(
+        self, namespace: str, name: str, uid: str, container: str, options: LogOptions
+    ) -> AsyncIterator[bytes]:
+        return self.agent.open_logs(namespace, name, uid, container, options)
