@@ -11,7 +11,7 @@ from muster.api.raw import Document
 from muster.cli import completing, object_lines, targets
 from muster.cli.connecting import connect, namespace_option, output_option
 from muster.cli.session import Session
-from muster.sdk import gangs, jobs, reading
+from muster.sdk import finding, gangs, jobs, reading
 from muster.sdk.client import Client
 from muster.sdk.resources import PODS, WORKLOADS, Resource, Selection
 
@@ -39,11 +39,11 @@ class Subject:
 
 
 @click.command()
-@click.argument("what", metavar="[KIND/]NAME", shell_complete=completing.jobs)
+@click.argument("what", metavar="[KIND] NAME", nargs=-1, required=True, shell_complete=completing.jobs)
 @namespace_option
 @output_option("json", "yaml")
 @click.pass_obj
-def command(session: Session, what: str, namespace: str | None, output: str | None) -> None:
+def command(session: Session, what: tuple[str, ...], namespace: str | None, output: str | None) -> None:
     """Tell why a job, pod or workload waits.
 
     First whether it waits for quota: how many are ahead, what is missing where, who holds it, and
@@ -52,18 +52,27 @@ def command(session: Session, what: str, namespace: str | None, output: str | No
     \b
     Examples:
       muster why train
-      muster why job/train -n research
+      muster why job train -n research
     """
+    if len(what) > 2:
+        raise click.UsageError("one thing at a time: a name, or a kind and a name")
     client = connect(session, namespace)
-    subject = find(client, what)
-    workload = workload_of(client, subject)
+    subject = find(client, "/".join(what))
+    workload, waiting = workload_of(client, subject)
     explanation = client.explain(workload) if workload else {}
-    pods = reasons(client, subject) if not explanation or _has_quota(explanation) else []
+    has_quota = not explanation or _has_quota(explanation)
+    pods = reasons(client, subject) if has_quota else []
+    parts = client.explain(waiting[0]) if waiting and has_quota else {}
     if output:
         document = {**explanation, "pods": [{"pod": pod, "reason": reason} for pod, reason in pods]}
+        if parts:
+            document["parts"] = {"waiting": len(waiting), **parts}
         click.echo(raw.to_yaml(document) if output == "yaml" else json.dumps(document, indent=2), nl=output == "json")
     else:
         click.echo("\n".join(tell(subject, workload, explanation, pods)))
+        if parts:
+            more = "1 more pod waits" if len(waiting) == 1 else f"{len(waiting)} more pods wait"
+            click.echo("\n".join(["", f"It runs with fewer pods than it wants: {more} for quota.", *_why(parts)]))
 
 
 # What is meant
@@ -87,10 +96,10 @@ def find(client: Client, what: str) -> Subject:
     )
 
 
-def workload_of(client: Client, subject: Subject) -> str:
-    """The Workload that stands for it; empty where there is none."""
+def workload_of(client: Client, subject: Subject) -> tuple[str, list[str]]:
+    """The Workload that stands for it, empty where there is none; and those of further pods that wait."""
     if subject.resource.kind == WORKLOADS.kind:
-        return subject.name
+        return subject.name, []
     named = reading.text(subject.document, "metadata", "annotations", _WORKLOAD_ANNOTATION)
     named = named or reading.text(subject.document, "metadata", "labels", _GROUP_LABEL)
     uid = reading.text(subject.document, "metadata", "uid")
@@ -99,10 +108,10 @@ def workload_of(client: Client, subject: Subject) -> str:
         found = found or [
             entry for entry in client.list(WORKLOADS, Selection(client.namespace)) if _is_owned(entry, uid)
         ]
-        # Of the slices of an elastic job, the last one is what is wanted now.
-        newest = max(found, key=lambda entry: reading.text(entry, "metadata", "creationTimestamp"), default={})
-        named = reading.text(newest, "metadata", "name")
-    return named or _owners_workload(client, subject)
+        named = reading.text(finding.newest(found), "metadata", "name")
+        parts = [entry for entry in found if finding.is_part(entry) and not finding.has_quota(entry)]
+        return named or _owners_workload(client, subject), [reading.text(part, "metadata", "name") for part in parts]
+    return named, []
 
 
 def _is_owned(workload: Document, uid: str) -> bool:
@@ -172,11 +181,16 @@ def quota_lines(subject: Subject, workload: str, explanation: Document) -> Itera
     facts += [f"ClusterQueue {queue}"] if queue else []
     state = reading.text(explanation, "state") or "Waiting"
     yield f"{subject.shown}: {state}" + (f" ({', '.join(facts)})" if facts else "")
+    yield from _why(explanation)
+
+
+def _why(explanation: Document) -> Iterator[str]:
     yield from _position(explanation)
     problem, summary = reading.text(explanation, "problem"), reading.text(explanation, "summary")
-    missing = reading.objects(explanation, "missing")
-    if problem or not missing:
+    missing, unplaced = reading.objects(explanation, "missing"), explanation.get("unplaced") or []
+    if problem or not (missing or unplaced):
         yield f"  {problem or summary}"
+    yield from (f"  {reason}" for reason in unplaced)
     for lack in missing:
         yield ""
         yield from _lack(lack)

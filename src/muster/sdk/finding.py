@@ -102,8 +102,20 @@ def workload_of(client: Client, job: Job) -> Document:
 
 def newest(found: Iterable[Document]) -> Document:
     """Of several (parts or slices of an elastic job), the base; of several bases, the last."""
-    base = [entry for entry in found if not reading.text(entry, "metadata", "annotations", "muster.dev/part-of")]
+    base = [entry for entry in found if not is_part(entry)]
     return max(base, key=lambda entry: reading.text(entry, "metadata", "creationTimestamp"), default={})
+
+
+def is_part(workload: Document) -> bool:
+    """It stands for one pod more than the job needs."""
+    return bool(reading.text(workload, "metadata", "annotations", "muster.dev/part-of"))
+
+
+def has_quota(workload: Document) -> bool:
+    return any(
+        reading.text(condition, "type") == "QuotaReserved" and reading.text(condition, "status") == "True"
+        for condition in reading.objects(workload, "status", "conditions")
+    )
 
 
 def group_of(client: Client, job: Job) -> Document:
