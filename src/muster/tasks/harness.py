@@ -42,6 +42,10 @@ class Harness:
         self._clock = clock
         allocations.on_change(self._look)
 
+    async def known(self, allocation: AllocationId) -> None:
+        """Nothing is said but that it runs."""
+        await self._allocations.find(allocation)
+
     async def ready(self, allocation: AllocationId) -> None:
         """What it serves can be used."""
         await self._allocations.send(await self._allocations.find(allocation), Readied(self._clock.now()))
@@ -101,8 +105,8 @@ class Harness:
     # Meeting the others
 
     async def rendezvous(self, allocation: AllocationId, resource: ResourceId) -> Meeting:
-        """Where all parts of it are, once all of them run and have asked. Raises BadRequest, and Conflict when the
-        allocation ends before that."""
+        """Where all parts of it are, once all of them run and have asked. Raises BadRequest, and Conflict for a call
+        that the same part has made again, or when the allocation ends."""
         live = await self._allocations.find(allocation)
         _part_of(live, resource)
         if not self._has_met(live.state):
@@ -111,7 +115,7 @@ class Harness:
                 self._look(live.task, live.state)
                 await self._patiently(live, waiting)
             finally:
-                live.rendezvous.leave(resource)
+                live.rendezvous.leave(resource, waiting)
         return meeting.met(live.state.parts, resource)
 
     @staticmethod

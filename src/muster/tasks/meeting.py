@@ -33,15 +33,17 @@ class Rendezvous:
         self._waiting: dict[ResourceId, asyncio.Future[None]] = {}
 
     def join(self, resource: ResourceId) -> "asyncio.Future[None]":
-        """Raises BadRequest where this part waits already."""
-        if resource in self._waiting:
-            raise errors.BadRequest(f"resource {resource} has already rendezvoused: its first call still waits")
+        """One that comes again takes the place of its first call, whose asker may long have gone."""
+        first = self._waiting.pop(resource, None)
+        if first is not None and not first.done():
+            first.set_exception(errors.Conflict(f"{resource} has already rendezvoused again: this call is given up"))
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[resource] = waiting
         return waiting
 
-    def leave(self, resource: ResourceId) -> None:
-        self._waiting.pop(resource, None)
+    def leave(self, resource: ResourceId, waiting: "asyncio.Future[None]") -> None:
+        if self._waiting.get(resource) is waiting:
+            del self._waiting[resource]
 
     def is_complete(self, parts: Sequence[Part]) -> bool:
         return bool(parts) and all(part.id in self._waiting and is_there(part) for part in parts)
