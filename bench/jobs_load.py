@@ -31,7 +31,7 @@ from muster.controllers.jobs.volcano import VolcanoJobController
 from muster.controllers.podgroups import PodGroupController
 from muster.runtime import collector
 from muster.runtime.clock import SystemClock
-from muster.settings.sections import PlatformSettings
+from muster.settings.sections import Log, LogLevel, PlatformSettings
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Change, Create, Selection, Store, Write, Written
 from muster.testing.builders import a_node
@@ -207,7 +207,8 @@ def _setup() -> Iterator[Write]:
 async def _a_platform() -> AsyncIterator[tuple[Store, SimulatedNodes]]:
     """With its nodes and queues, when it has come to rest."""
     with tempfile.TemporaryDirectory() as folder:
-        async with without_nodes(ServeSettings(Path(folder), PlatformSettings(port=0))) as platform:
+        settings = PlatformSettings(port=0, log=Log(LogLevel.WARNING))
+        async with without_nodes(ServeSettings(Path(folder), settings)) as platform:
             built = [a_node(f"n{number}").cpu(64).memory("256Gi") for number in range(_NODES)]
             nodes = SimulatedNodes(platform.store, platform.clock, built)
             await nodes.register()
