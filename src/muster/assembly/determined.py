@@ -24,6 +24,7 @@ from muster.accounts.services import AccountServices
 from muster.api.kueue import CLUSTER_QUEUE
 from muster.assembly.configured import ServeSettings
 from muster.assembly.controlling import Component
+from muster.assembly.tasking import TaskServices, task_services
 from muster.records import Database
 from muster.records.tables_accounts import WORKSPACE_NAMESPACES
 from muster.runtime.clock import Clock
@@ -66,6 +67,7 @@ class Determined:
     identify: Identify
     pages: Sequence[Pages]
     accounts: AccountServices
+    tasks: TaskServices
     components: Mapping[str, Component]
     password: str | None
 
@@ -84,12 +86,14 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
             database, around.clock, passwords, accounts.accounts, security.initial_user_password or None
         )
         sso = await _sso(settings, around, database, accounts, stack)
+        tasks = await stack.enter_async_context(task_services(around.store, around.clock, database, accounts.accounts))
         facts = ClusterFacts(database, around.clock)
         about = About(await facts.id(), str(uuid4()), settings.platform.cluster_name, VERSION, sso.providers())
         routes = [
             *master.routes(about, facts, around.live, around.log),
             *me.routes(accounts.accounts),
             *account_routes.routes(accounts),
+            *tasks.routes(),
         ]
         credentials = Credentials(accounts.accounts.authenticate, around.root_token, await _root(accounts))
         router = Router(routes, credentials.caller, accounts.authorizer)
@@ -97,10 +101,11 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
         components: Mapping[str, Component] = {
             "removal of workspaces": accounts.remover.run,
             "upkeep of accounts": accounts.upkeep.run,
+            **tasks.components,
         }
         password = None if first is None else first.generated
         pages = (sso, ApiPages(openapi.document(routes, VERSION)))
-        yield Determined(router, identities.identify, pages, accounts, components, password)
+        yield Determined(router, identities.identify, pages, accounts, tasks, components, password)
 
 
 async def _database(settings: ServeSettings, stack: contextlib.AsyncExitStack) -> Database:

@@ -1,0 +1,47 @@
+"""Tasks: the engine that runs them, their logs and allocations, put together."""
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from muster.accounts.service import Accounts
+from muster.assembly.controlling import Component
+from muster.engines.pods import PodsEngine
+from muster.engines.protocol import ResourceManager
+from muster.records import Database
+from muster.runtime.clock import Clock
+from muster.server.determined import allocations
+from muster.server.determined.routing import Route
+from muster.store.protocol import Store
+from muster.tasks.allocating import AllocationService
+from muster.tasks.harness import Harness
+from muster.tasks.logs import TaskLogs
+
+
+@dataclass(frozen=True, slots=True)
+class TaskServices:
+    """`components` must be kept running. Whoever launches tasks names its handlers (`allocations.on_exit`) before."""
+
+    engine: ResourceManager
+    logs: TaskLogs
+    allocations: AllocationService
+    harness: Harness
+    database: Database
+
+    @property
+    def components(self) -> Mapping[str, Component]:
+        return {"pods engine": self.engine.run, "allocations of tasks": self.allocations.run}
+
+    def routes(self) -> Sequence[Route]:
+        return allocations.routes(self.harness, self.database)
+
+
+@contextlib.asynccontextmanager
+async def task_services(
+    store: Store, clock: Clock, database: Database, accounts: Accounts
+) -> AsyncIterator[TaskServices]:
+    """Open while the context lasts."""
+    engine = PodsEngine(store, clock)
+    async with TaskLogs(database, clock) as logs:
+        service = AllocationService(database, clock, engine, accounts, logs)
+        yield TaskServices(engine, logs, service, Harness(service, database, clock), database)
