@@ -36,6 +36,8 @@ from muster.server.exchange import (
 )
 from muster.server.kubernetes import KubernetesApi
 from muster.server.logs import NodeLogs
+from muster.server.proxy import Proxy
+from muster.server.proxy.refusing import refuse_socket
 from muster.server.visibility import Visibility, VisibilityApi
 from muster.store.protocol import Store
 
@@ -125,6 +127,7 @@ class App:
         self._determined: Router | None = None
         self._identify: Identify | None = None
         self._pages: Sequence[Pages] = ()
+        self._proxy: Proxy | None = None
         self._views = views
         self._authenticator = authenticator
         self._version = version
@@ -137,14 +140,23 @@ class App:
         self._identify = identify
         self._pages = pages
 
+    def mount_proxy(self, proxy: Proxy) -> None:
+        """Passes on what is below its prefix, and all WebSockets there are."""
+        self._proxy = proxy
+
     def close(self) -> None:
         self._streams.close()
+        if self._proxy is not None:
+            self._proxy.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _live(receive, send)
+        elif self._proxy is not None and self._proxy.serves(scope):
+            await self._proxy(scope, receive, send)
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1003, "reason": "WebSockets are not served"})
+            told = errors.NotFound("no WebSocket is served here; the services of tasks are below /proxy/")
+            await refuse_socket(_status(told), send)
         else:
             await self._exchange(scope, receive, send)
 

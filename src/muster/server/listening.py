@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp
 _KEEP_ALIVE_SECONDS = 120
 _BACKLOG = 2048
 _GRACE_SECONDS = 3
+_PING_SECONDS = 30.0
 
 
 class _Server(uvicorn.Server):
@@ -40,10 +42,17 @@ async def listening(
         # Accepted sockets inherit it. Asyncio sets it only on sockets that name their protocol, which these do not, and
         # without it an answer in two packets waits 40 ms for the client's delayed acknowledgement.
         each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Below that it writes the addresses of WebSockets, which may have tokens in them.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     config = uvicorn.Config(
         app,
         http="httptools",
-        ws="none",
+        ws="websockets-sansio",
+        ws_per_message_deflate=False,
+        # They keep connections open that pass through routers. That they are answered is not asked for: a shell whose
+        # terminal is stopped, or a peer that waits for a slow service, does not read, and is alive all the same.
+        ws_ping_interval=_PING_SECONDS,
+        ws_ping_timeout=None,
         loop="none",
         lifespan="off",
         log_config=None,
