@@ -87,7 +87,6 @@ async def _varied(at: Logged) -> None:
         (Filter(text="=0.[4-6]", is_regex=True, ranks=frozenset({1})), [1]),
         (Filter(text="=0.[4-6]", is_regex=True, ranks=frozenset({0})), []),
     ],
-    ids=str,
 )  # fmt: skip
 async def test_filters(at: Logged, chosen: Filter, expected: list[int]) -> None:
     await _varied(at)
