@@ -4,10 +4,11 @@ Each area has services, which are made here in the order in which they need each
 """
 
 import contextlib
+import importlib
 import ipaddress
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 from uuid import uuid4
 
 import aiohttp
@@ -16,9 +17,6 @@ from sqlalchemy import Connection, select
 from muster.accounts import bootstrapping
 from muster.accounts.callers import Caller, UserId, WorkspaceId
 from muster.accounts.lifespans import Lifespans
-from muster.accounts.oidc_login import OidcLogins
-from muster.accounts.oidc_provider import OidcSettings, Provider
-from muster.accounts.oidc_tokens import ClaimNames
 from muster.accounts.passwords import Passwords
 from muster.accounts.services import AccountServices
 from muster.api.kueue import CLUSTER_QUEUE
@@ -34,11 +32,10 @@ from muster.server.determined import account_routes, master, me, openapi
 from muster.server.determined.api_pages import ApiPages
 from muster.server.determined.authenticating import Credentials
 from muster.server.determined.cluster_facts import ClusterFacts
-from muster.server.determined.master import About, Live
+from muster.server.determined.master import About, Live, SsoProvider
 from muster.server.determined.router import Router
-from muster.server.determined.sso import SsoPages
 from muster.server.identities import Identities
-from muster.settings.sections import OidcProvider, Security
+from muster.settings.sections import Security
 from muster.store.protocol import Selection, Store
 from muster.version import VERSION
 
@@ -88,7 +85,8 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
         sso = await _sso(settings, around, database, accounts, stack)
         tasks = await stack.enter_async_context(task_services(around.store, around.clock, database, accounts.accounts))
         facts = ClusterFacts(database, around.clock)
-        about = About(await facts.id(), str(uuid4()), settings.platform.cluster_name, VERSION, sso.providers())
+        providers = [provider for each in sso for provider in each.providers()]
+        about = About(await facts.id(), str(uuid4()), settings.platform.cluster_name, VERSION, providers)
         routes = [
             *master.routes(about, facts, around.live, around.log),
             *me.routes(accounts.accounts),
@@ -104,7 +102,7 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
             **tasks.components,
         }
         password = None if first is None else first.generated
-        pages = (sso, ApiPages(openapi.document(routes, VERSION)))
+        pages: Sequence[Pages] = (*sso, ApiPages(openapi.document(routes, VERSION)))
         yield Determined(router, identities.identify, pages, accounts, tasks, components, password)
 
 
@@ -117,31 +115,27 @@ async def _database(settings: ServeSettings, stack: contextlib.AsyncExitStack) -
     return database
 
 
+class _Sso(Pages, Protocol):
+    """Pages to log in through others."""
+
+    def providers(self) -> Sequence[SsoProvider]: ...
+
+
 async def _sso(
     settings: ServeSettings,
     around: Surroundings,
     database: Database,
     accounts: AccountServices,
     stack: contextlib.AsyncExitStack,
-) -> SsoPages:
+) -> Sequence[_Sso]:
+    """None where nobody else vouches for users: then what checks their tokens is not even loaded."""
+    security = settings.platform.security
+    if not security.oidc:
+        return ()
     session = await stack.enter_async_context(aiohttp.ClientSession())
-    providers = [Provider(_oidc(each), session, around.clock) for each in settings.platform.security.oidc]
-    logins = OidcLogins(database, around.clock, accounts.accounts, accounts.authorizer, providers)
-    return SsoPages(logins, around.url)
-
-
-def _oidc(wanted: OidcProvider) -> OidcSettings:
-    claims = wanted.claims
-    return OidcSettings(
-        name=wanted.name,
-        issuer=wanted.issuer,
-        client_id=wanted.client_id,
-        client_secret=wanted.client_secret,
-        scopes=tuple(wanted.scopes),
-        claims=ClaimNames(claims.username, claims.display_name, claims.groups, claims.group_names),
-        provision=wanted.provision,
-        always_redirect=wanted.always_redirect,
-    )
+    make = importlib.import_module("muster.assembly.sso").pages
+    found: _Sso = make(security, around.url, session, clock=around.clock, database=database, accounts=accounts)
+    return (found,)
 
 
 async def _root(accounts: AccountServices) -> Caller:

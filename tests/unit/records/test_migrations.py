@@ -14,8 +14,8 @@ from sqlalchemy import Connection, inspect, select
 from muster.api import errors
 from muster.records import METADATA, Database
 from muster.records import tables_accounts as tables
-from muster.records.migrating import configuration
 from muster.records.paging import Window
+from muster.records.upgrading import configuration
 from muster.testing.databases import VARIABLE, fresh_database
 
 pytestmark = pytest.mark.postgres

@@ -20,11 +20,19 @@ from muster.server.determined.cluster_facts import ClusterFacts
 from muster.server.determined.cluster_facts import ClusterMessage as Told
 from muster.server.determined.paging import Count
 from muster.server.determined.routing import Call, Message, Nothing, Route, Rule, known, public, route, stream
-from muster.server.determined.sso import SsoProvider
 from muster.settings.sections import LogLevel as Level
 
 SPOKEN_VERSION: Final = "0.38.1"
 """The release of Determined whose API this is. Clients compare it with their own."""
+
+
+class SsoProvider(Message, frozen=True):
+    """As `/api/v1/master` tells it; `/info` tells the same in snake_case."""
+
+    name: str
+    sso_url: str
+    type: str
+    always_redirect: bool
 
 
 class Live(Protocol):

@@ -12,7 +12,7 @@ from muster.api import errors
 from muster.api.errors import ApiError
 from muster.server.determined import auth
 from muster.server.determined.authenticating import cookie
-from muster.server.determined.routing import Message
+from muster.server.determined.master import SsoProvider
 from muster.server.exchange import Request, Response
 
 _PATH: Final = re.compile(r"/oidc/([^/]+)/(sso|callback)")
@@ -20,15 +20,6 @@ _MEMORY: Final = "muster_login"
 _COMMAND_LINE: Final = "cli"
 _COMMAND_LINE_PORT: Final = 49176
 """Where `det auth login` listens on the user's own machine."""
-
-
-class SsoProvider(Message, frozen=True):
-    """As `/api/v1/master` tells it; `/info` tells the same in snake_case."""
-
-    name: str
-    sso_url: str
-    type: str
-    always_redirect: bool
 
 
 class SsoPages:
