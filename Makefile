@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SUITE  ?= all
 
-.PHONY: up demo test test-postgres kubectl test-kubectl test-torch check format bench docs conformance clean
+.PHONY: up demo test test-postgres kubectl test-kubectl test-torch test-det check format bench docs conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -47,6 +47,20 @@ test-torch: $(STAMP)    ## distributed training with a real PyTorch; as root it 
 	@$(TORCH_PYTHON) -c 'import torch' 2>/dev/null || tools/install-torch
 	TORCH_PYTHON="$(TORCH_PYTHON)" $(BIN)/python -m pytest -n 2 --dist loadfile tests/e2e/test_torch_ddp.py \
 	  tests/e2e/test_torch_elastic.py
+
+# Determined's own client, and what its tasks run. Pinned, and never in the environment that is tested.
+DET_VENV  := build/det-venv
+DET_STAMP := $(DET_VENV)/.installed
+
+$(DET_STAMP): tests/det/requirements.txt | $(STAMP)
+	@test -x $(DET_VENV)/bin/python || $(PYTHON) -m venv $(DET_VENV)
+	@echo "installing into $(DET_VENV) ..."
+	@$(BIN)/uv pip install --quiet --python $(DET_VENV)/bin/python --requirement tests/det/requirements.txt
+	@touch $@
+
+test-det: $(STAMP) $(DET_STAMP)  ## the real `det` against a real platform; as root it installs Debian's sshd where there is none
+	@tools/install-sshd
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/det
 
 check: $(STAMP)         ## formatting, lint, types, import contracts, rendered docs
 	$(BIN)/ruff format --check .
