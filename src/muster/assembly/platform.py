@@ -33,6 +33,7 @@ from muster.server.node_logs import LocalNodeLogs, RemoteNodeLogs
 from muster.settings.sections import PlatformSettings, Tls
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Store
+from muster.tasks import allocation_metrics
 from muster.version import VERSION
 
 _log = logging.getLogger(__name__)
@@ -98,6 +99,7 @@ async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
         local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, tokens.node)))
         scheduler = SchedulingController(store, clock, make_engine)
         metrics = Registry()
+        metrics.collect(lambda: allocation_metrics.families(api.tasks.allocations))
         quota = QuotaController(store, clock, quota_settings, metrics)
         application = app.build(
             store=store,

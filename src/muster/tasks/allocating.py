@@ -8,7 +8,7 @@ allocation that nothing happens to.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -37,6 +37,7 @@ from muster.tasks.allocation_states import (
     Granted,
     KillParts,
     OpenProxies,
+    Phase,
     Release,
     Report,
     Signal,
@@ -129,6 +130,10 @@ class AllocationService:
     @property
     def count(self) -> int:
         return len(self._live)
+
+    def phases(self) -> Iterator[Phase]:
+        """Of each that is not over."""
+        return (live.state.phase for live in self._live.values())
 
     def known(self, allocation: AllocationId) -> Live | None:
         return self._live.get(allocation)

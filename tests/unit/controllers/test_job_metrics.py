@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.unit.tasks.service_worlds import Lines, Sessions
+
 from muster.api import core, kueue, raw, volcano
 from muster.api.kinds import Kind
 from muster.api.objects import Key
@@ -17,6 +19,10 @@ from muster.runtime.clock import VirtualClock
 from muster.runtime.metrics import Registry
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Create, Delete, Patch, write_one
+from muster.tasks import allocation_metrics
+from muster.tasks.allocating import AllocationService
+from muster.testing.engines import PretendEngine
+from muster.testing.inline_database import InlineDatabase
 from muster.testing.staging import running
 from muster.testing.virtual import on_virtual_time
 
@@ -194,6 +200,8 @@ async def test_the_page_names_what_there_is(clock: VirtualClock) -> None:
         )
         quota = QuotaController(store, clock, settings, registry)
         JobMetrics(store, clock, registry, lambda: quota.engine)
+        tasks = AllocationService(InlineDatabase(), clock, PretendEngine(), Sessions(), Lines())
+        registry.collect(lambda: allocation_metrics.families(tasks))
         served = dict(re.findall(r"# TYPE (\w+) (\w+)", registry.text()))
         assert _told() == served
 
