@@ -57,6 +57,8 @@ async def listening(
         lifespan="off",
         log_config=None,
         access_log=False,
+        # It would believe anybody on this machine, tasks included, about the address that a request comes from.
+        proxy_headers=False,
         server_header=False,
         date_header=False,
         backlog=_BACKLOG,

@@ -243,6 +243,8 @@ def _asking(scope: Scope, pairs: Pairs) -> _Asking:
         raise errors.NotFound(f"nothing is served at {path}")
     sent = path.removeprefix(PREFIX).partition("/")[0]
     query = scope.get("query_string", b"")
+    if scope.get("http_version", "1.1") not in ("1.0", "1.1"):
+        raise errors.BadRequest("only HTTP/1.0 and HTTP/1.1 are passed on")
     if any(byte <= 0x20 or byte >= 0x7F for byte in encoded + query):
         raise errors.BadRequest("the path has characters that must be percent-encoded")
     whole = f"{path}?{query.decode('latin-1')}" if query else path

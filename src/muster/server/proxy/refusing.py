@@ -35,6 +35,8 @@ def response(error: ApiError, headers: Mapping[str, str]) -> Response:
     extra = [("cache-control", "no-store")]
     if error.retryable:
         extra.append(("retry-after", str(_AGAIN_SECONDS)))
+    if isinstance(error, errors.BadRequest):
+        extra.append(("connection", "close"))  # who knows where the next request begins
     if isinstance(error, NeedsWebSocket):
         extra.append(("upgrade", "websocket"))
     if "text/html" not in headers.get("accept", ""):

@@ -23,6 +23,7 @@ from muster.tasks.proxies import Target
 MOST_BYTES: Final = 64 * 1024 * 1024
 """Of one message: what a notebook shows may be large."""
 _READ_BYTES: Final = 64 * 1024
+_LINGER_SECONDS: Final = 2.0
 _NORMAL, _GOING_AWAY, _UNSUPPORTED, FAILED = 1000, 1001, 1003, 1011
 
 
@@ -120,7 +121,19 @@ async def to_port(target: Target, timeouts: Timeouts, client: Client) -> None:
     except OSError:
         await client.close(FAILED, "the connection to the service broke")
     finally:
-        writer.close()
+        await _end(writer)
+
+
+async def _end(writer: asyncio.StreamWriter) -> None:
+    """What was written goes out first; a service that does not read it is not waited for."""
+    writer.close()
+    try:
+        async with asyncio.timeout(_LINGER_SECONDS):
+            await writer.wait_closed()
+    except (TimeoutError, OSError):
+        pass
+    finally:
+        writer.transport.abort()
 
 
 async def _to_writer(client: Client, writer: asyncio.StreamWriter) -> None:
