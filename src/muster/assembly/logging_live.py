@@ -51,6 +51,7 @@ class LiveSettings:
 
     def close(self) -> None:
         logging.getLogger(_ROOT).removeHandler(self.ring)
+        logging.getLogger(_ROOT).setLevel(logging.NOTSET)
 
     def shown(self) -> Document:
         return reading.shown(self._settings)
