@@ -3,6 +3,7 @@
 A change and its record are written together: there is no one without the other.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -79,9 +80,12 @@ class Audit:
         self._database = database
         self._clock = clock
 
-    async def refused(self, by: By, action: str, target: str, detail: str = "") -> None:
-        deed = Deed(action, target, detail, Outcome.REFUSED)
-        await self._database.write(lambda connection: note(connection, self._clock.now(), by, deed))
+    async def add(self, deeds: Sequence[tuple[By, Deed]]) -> None:
+        def write(connection: Connection) -> None:
+            for by, deed in deeds:
+                note(connection, self._clock.now(), by, deed)
+
+        await self._database.write(write)
 
     async def entries(self, *, username: str = "", action: str = "", window: Window = WHOLE) -> Page[Entry]:
         """Latest first. `action`: also only its beginning, as in `user.`."""

@@ -12,6 +12,7 @@ from muster.accounts.lifespans import USUAL, Lifespans
 from muster.accounts.passwords import Passwords
 from muster.accounts.policy_records import Policies
 from muster.accounts.projects import Projects
+from muster.accounts.refusals import Refusals
 from muster.accounts.removing import Occupant, Remover
 from muster.accounts.roles import Roles
 from muster.accounts.service import NEWCOMERS, Accounts, Newcomers
@@ -24,11 +25,12 @@ from muster.runtime.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class AccountServices:
-    """`remover.run` and `upkeep.run` must be kept running."""
+    """`remover.run`, `upkeep.run` and `refusals.run` must be kept running."""
 
     accounts: Accounts
     authorizer: Authorizer
     audit: Audit
+    refusals: Refusals
     groups: Groups
     roles: Roles
     workspaces: Workspaces
@@ -57,6 +59,7 @@ class AccountServices:
             accounts=Accounts(database, clock, passwords, lifespans=lifespans, newcomers=newcomers),
             authorizer=authorizer,
             audit=audit,
+            refusals=Refusals(audit, clock),
             groups=Groups(database, clock, authorizer),
             roles=Roles(database, clock, authorizer),
             workspaces=Workspaces(database, clock, authorizer),

@@ -22,7 +22,9 @@ from muster.accounts.services import AccountServices
 from muster.api.kueue import CLUSTER_QUEUE
 from muster.assembly.configured import ServeSettings
 from muster.assembly.controlling import Component
+from muster.assembly.interactive import Setting, interactive_tasks
 from muster.assembly.tasking import TaskServices, task_services
+from muster.engines.sizing import Auxiliary
 from muster.records import Database
 from muster.records.tables_accounts import WORKSPACE_NAMESPACES
 from muster.runtime.clock import Clock
@@ -37,6 +39,7 @@ from muster.server.determined.router import Router
 from muster.server.identities import Identities
 from muster.settings.sections import Security
 from muster.store.protocol import Selection, Store
+from muster.tasks.proxy_tokens import ProxyTokens
 from muster.version import VERSION
 
 _DAY: Final = 86_400.0
@@ -45,12 +48,13 @@ _ROOT: Final = UserId(1)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What Determined's API needs of the rest. `url`: how others reach us. `root_token` is the one that the owner of
-    the data directory has."""
+    """What Determined's API needs of the rest. `url`: how others reach us; `trusted`: in PEM, what they know us by,
+    where their system does not. `root_token` is the one that the owner of the data directory has."""
 
     store: Store
     clock: Clock
     url: str
+    trusted: str
     root_token: str
     live: Live
     log: LogRing
@@ -83,23 +87,32 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
             database, around.clock, passwords, accounts.accounts, security.initial_user_password or None
         )
         sso = await _sso(settings, around, database, accounts, stack)
-        tasks = await stack.enter_async_context(task_services(around.store, around.clock, database, accounts.accounts))
+        auxiliary = Auxiliary(settings.platform.tasks.cpu, settings.platform.tasks.memory)
+        tasks = await stack.enter_async_context(
+            task_services(around.store, around.clock, database, accounts.accounts, auxiliary)
+        )
         facts = ClusterFacts(database, around.clock)
         providers = [provider for each in sso for provider in each.providers()]
         about = About(await facts.id(), str(uuid4()), settings.platform.cluster_name, VERSION, providers)
+        tokens = await ProxyTokens.load(database)
+        setting = Setting(around.store, around.clock, settings.data, around.url, around.trusted, await facts.id())
+        interactive = await interactive_tasks(settings.platform, setting, tasks, accounts, tokens)
         routes = [
             *master.routes(about, facts, around.live, around.log),
             *me.routes(accounts.accounts),
             *account_routes.routes(accounts),
             *tasks.routes(),
+            *interactive.routes,
         ]
         credentials = Credentials(accounts.accounts.authenticate, around.root_token, await _root(accounts))
-        router = Router(routes, credentials.caller, accounts.authorizer)
+        router = Router(routes, credentials.caller, accounts.authorizer, accounts.refusals.note)
         identities = Identities(credentials.of_token, accounts.authorizer, _Namespaces(database).all)
         components: Mapping[str, Component] = {
             "removal of workspaces": accounts.remover.run,
             "upkeep of accounts": accounts.upkeep.run,
+            "records of refusals": accounts.refusals.run,
             **tasks.components,
+            **interactive.components,
         }
         password = None if first is None else first.generated
         pages: Sequence[Pages] = (*sso, ApiPages(openapi.document(routes, VERSION)))

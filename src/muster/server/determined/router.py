@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 from urllib.parse import unquote
 
+from muster.accounts.audit import By
 from muster.accounts.callers import NOBODY, Caller, WorkspaceId
 from muster.accounts.permissions import Permission
 from muster.api import errors
 from muster.api.errors import ApiError
 from muster.server.determined import wire
-from muster.server.determined.authenticating import check_origin
+from muster.server.determined.authenticating import check_origin, token_of
 from muster.server.determined.routing import Call, Message, Route
 from muster.server.exchange import Answer, ClientGone, Request, Response, Stream, closing
 
@@ -21,6 +22,10 @@ _MAX_PUBLIC_BODY_BYTES: Final = 64 * 1024
 """Of those whom we do not know. A login is small."""
 Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Caller | None]]
 """From the headers, names in lower case. None for nobody we know."""
+
+
+OnRefusal: TypeAlias = Callable[[By, str, str, str], None]
+"""For the record: who it was, `request.forbidden` and the like, what was asked for, and why not."""
 
 
 class Authorize(Protocol):
@@ -46,10 +51,17 @@ class _Entry:
 
 
 class Router:
-    def __init__(self, routes: Iterable[Route], authenticate: Authenticate, authorize: Authorize) -> None:
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        authenticate: Authenticate,
+        authorize: Authorize,
+        on_refusal: OnRefusal | None = None,
+    ) -> None:
         self._root = _Node()
         self._authenticate = authenticate
         self._authorize = authorize
+        self._on_refusal = on_refusal
         self.routes = tuple(routes)
         for route in self.routes:
             self._add(route)
@@ -81,6 +93,17 @@ class Router:
 
     async def _call(self, route: Route, path: Mapping[str, str], request: Request) -> Answer:
         caller = await self._authenticate(request.headers)
+        try:
+            return await self._let_in(caller, route, path, request)
+        except ApiError as error:
+            if self._on_refusal is not None and _is_for_the_record(error, route, request):
+                by = By(caller or NOBODY, request.remote)
+                # What was wrong with its content is not told: the message may quote a secret from it.
+                detail = error.message if error.http_status == errors.Forbidden.http_status else error.reason
+                self._on_refusal(by, _RECORDED[error.http_status], f"{request.method} {request.path}", detail)
+            raise
+
+    async def _let_in(self, caller: Caller | None, route: Route, path: Mapping[str, str], request: Request) -> Answer:
         if caller is None and not route.rule.is_public:
             raise errors.Unauthorized("log in first: no known session or token came with the request")
         if caller is not None:
@@ -166,6 +189,26 @@ def _decoded(name: str, value: str) -> str:
     if not found.isprintable():
         raise errors.BadRequest(f"{name}: {value[:100]!r} has control characters")
     return found
+
+
+_RECORDED: Final = {
+    400: "request.invalid",
+    401: "request.unknown",
+    403: "request.forbidden",
+    413: "request.too_large",
+    422: "request.invalid",
+}
+
+
+def _is_for_the_record(error: ApiError, route: Route, request: Request) -> bool:
+    """Whoever asked for what they may not have, came with a token that is not one, or sent what must not be taken in.
+    Not who has not logged in yet, and not who looks for what is not there; logins have records of their own."""
+    status = error.http_status
+    if status not in _RECORDED or route.rule.is_public:
+        return False
+    if status == errors.Unauthorized.http_status:
+        return bool(token_of(request.headers))
+    return status == errors.Forbidden.http_status or request.method != "GET"
 
 
 def _stream(chunks: AsyncGenerator[bytes, None]) -> Stream:

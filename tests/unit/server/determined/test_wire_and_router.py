@@ -217,3 +217,21 @@ def test_two_routes_of_one_path_are_a_mistake() -> None:
 def test_numbers_that_are_none_travel_as_words() -> None:
     nan, infinity = float("nan"), float("inf")
     assert numbers_as_words({"a": [nan, infinity, -infinity, 1.5]}) == {"a": ["NaN", "Infinity", "-Infinity", 1.5]}
+
+
+async def test_what_is_refused_is_on_record_without_what_was_sent(store: EmbeddedStore) -> None:
+    noted: list[tuple[str, str, str, str]] = []
+    app = app_for(store)
+    app.mount(Router(ROUTES, authenticate, Rights(), lambda by, *told: noted.append((by.caller.username, *told))))
+    path = "/api/v1/things/5"
+    ann, stranger = AsgiClient(app, "ann"), AsgiClient(app, "forged")
+    await ann.request("POST", path, json={"workspaceId": 4})
+    await ann.request("POST", path, json={"workspaceId": "s3cret"})
+    await stranger.request("GET", path)
+    await AsgiClient(app, "").request("GET", path)
+    await ann.request("GET", f"{path}/nothing")
+    assert noted == [
+        ("ann", "request.forbidden", f"POST {path}", f"ann may not {Permission.EDIT_TASKS}"),
+        ("ann", "request.invalid", f"POST {path}", "BadRequest"),
+        ("", "request.unknown", f"GET {path}", "Unauthorized"),
+    ]
