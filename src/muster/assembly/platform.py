@@ -94,7 +94,12 @@ async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
             EmbeddedStore.on_disk(settings.data / "store.db", clock=clock, take_in=take_in)
         )
         api = await stack.enter_async_context(
-            determined(settings, Surroundings(store, clock, url, tokens.admin, live, live.ring))
+            determined(
+                settings,
+                Surroundings(
+                    store, clock, url, _trusted(settings.platform.security.tls), tokens.admin, live, live.ring
+                ),
+            )
         )
         local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, tokens.node)))
         scheduler = SchedulingController(store, clock, make_engine)
@@ -174,10 +179,9 @@ def _kubeconfig(url: str, admin_token: str, secure: Tls) -> raw.Document:
     """kubectl sends no token over plain HTTP, but it does send what stands in the URL: there it stands as well."""
     server = url if urlsplit(url).scheme == "https" else url.replace("://", f"://admin:{admin_token}@", 1)
     cluster: raw.Document = {"server": f"{server}/k8s"}
-    if secure.is_on:
-        trusted = _trusted(secure)
-        if trusted:
-            cluster["certificate-authority-data"] = base64.b64encode(trusted.encode()).decode()
+    trusted = _trusted(secure)
+    if trusted:
+        cluster["certificate-authority-data"] = base64.b64encode(trusted.encode()).decode()
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -189,7 +193,9 @@ def _kubeconfig(url: str, admin_token: str, secure: Tls) -> raw.Document:
 
 
 def _trusted(secure: Tls) -> str:
-    """PEM of what clients should trust the server by; empty where their system knows."""
+    """PEM of what clients should trust the server by; empty where their system knows, and without TLS."""
+    if not secure.is_on:
+        return ""
     if not secure.ca:
         return tls.own_authorities(Path(secure.cert).expanduser())
     try:

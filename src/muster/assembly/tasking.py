@@ -8,6 +8,7 @@ from muster.accounts.service import Accounts
 from muster.assembly.controlling import Component
 from muster.engines.pods import PodsEngine
 from muster.engines.protocol import ResourceManager
+from muster.engines.sizing import Auxiliary
 from muster.records import Database
 from muster.runtime.clock import Clock
 from muster.server.determined import allocations
@@ -38,10 +39,10 @@ class TaskServices:
 
 @contextlib.asynccontextmanager
 async def task_services(
-    store: Store, clock: Clock, database: Database, accounts: Accounts
+    store: Store, clock: Clock, database: Database, accounts: Accounts, auxiliary: Auxiliary
 ) -> AsyncIterator[TaskServices]:
-    """Open while the context lasts."""
-    engine = PodsEngine(store, clock)
+    """Open while the context lasts. `auxiliary`: what a task without slots asks for."""
+    engine = PodsEngine(store, clock, auxiliary)
     async with TaskLogs(database, clock) as logs:
         service = AllocationService(database, clock, engine, accounts, logs)
         yield TaskServices(engine, logs, service, Harness(service, database, clock), database)

@@ -19,6 +19,7 @@ Address: TypeAlias = Annotated[str, msgspec.Meta(extra={ADDRESS: True})]
 """A URL that may hold a password, which alone is hidden."""
 Port: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Days: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,6 +98,22 @@ class Security(Section, frozen=True):
     oidc: Sequence[OidcProvider] = ()
 
 
+class Tasks(Section, frozen=True):
+    """`python`: what tasks run with; where it is empty, a Python of the node's that has Determined's library.
+    `bind_mounts`: paths of the nodes below which tasks may mount what they like. `agent_user`: whom tasks run as, where
+    that is not whoever runs the server. The timeouts end what nobody uses, where a configuration says nothing; 0 for
+    never. `cpu` and `memory`: what a task without slots asks for."""
+
+    python: str = ""
+    bind_mounts: Sequence[str] = ()
+    agent_user: str = ""
+    notebook_timeout_seconds: Seconds = 0
+    tensorboard_timeout_seconds: Seconds = 300
+    shell_timeout_seconds: Seconds = 0
+    cpu: str = "100m"
+    memory: str = "128Mi"
+
+
 class PlatformSettings(Section, frozen=True):
     """`url`: what others reach the server by, where that is not the address it listens on. `database`: of the records;
     an SQLite file in the data directory where it is empty. `scheduler`, `quota` and `admission` name files."""
@@ -109,6 +126,7 @@ class PlatformSettings(Section, frozen=True):
     security: Security = Security()
     log: Log = Log()
     task_container_defaults: Mapping[str, JSON] = {}
+    tasks: Tasks = Tasks()
     scheduler: str = ""
     quota: str = ""
     admission: str = ""

@@ -1,0 +1,108 @@
+"""Commands, notebooks, shells, TensorBoards and generic tasks, put together with their routes."""
+
+import getpass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.accounts.services import AccountServices
+from muster.assembly.controlling import Component
+from muster.assembly.tasking import TaskServices
+from muster.runtime.clock import Clock
+from muster.server.determined import commands, generic, notebooks, shells, tensorboards
+from muster.server.determined import tasks as task_routes
+from muster.server.determined.interactive import Interactive
+from muster.server.determined.routing import Route
+from muster.settings.sections import PlatformSettings
+from muster.store.protocol import Store
+from muster.tasks import container_defaults, glue_files
+from muster.tasks.allocation_states import Signal
+from muster.tasks.commands import Tasks
+from muster.tasks.configuring import Allowed
+from muster.tasks.contexts import Contexts
+from muster.tasks.idle import IdleWatch
+from muster.tasks.proxy_tokens import ProxyTokens
+from muster.tasks.submitting import NoExperiments, Services, Submitter, TaskSettings
+from muster.tasks.task_config import TaskType
+from muster.tasks.task_pods import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where tasks are taken. `url`: by which tasks reach us; `trusted`: in PEM, what they know us by; empty where their
+    system does."""
+
+    store: Store
+    clock: Clock
+    data: Path
+    url: str
+    trusted: str
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class InteractiveTasks:
+    """`components` must be kept running."""
+
+    tasks: Tasks
+    routes: Sequence[Route]
+    components: Mapping[str, Component]
+
+
+async def interactive_tasks(
+    settings: PlatformSettings, around: Setting, services: TaskServices, accounts: AccountServices, tokens: ProxyTokens
+) -> InteractiveTasks:
+    """Before allocations run. Raises BadRequest where the settings will not do."""
+    allocations = services.allocations
+    idle = IdleWatch(allocations.proxies, around.clock, lambda run, why: allocations.signal(run, Signal.TERMINATE, why))
+    contexts = Contexts(around.data / "contexts")
+    wanted = _settings(settings)
+    needs = Services(
+        database=services.database,
+        clock=around.clock,
+        store=around.store,
+        accounts=accounts,
+        allocations=allocations,
+        pools=services.engine,
+        contexts=contexts,
+        tokens=tokens,
+        idle=idle,
+        events=NoExperiments(),
+    )
+    cluster = Cluster(
+        id=around.cluster_id,
+        master=around.url,
+        glue=glue_files.read(wanted.defaults.startup_hook, around.trusted),
+        python=settings.tasks.python,
+    )
+    tasks = Tasks(needs, Submitter(needs, wanted, cluster))
+    tasks.attach()
+    await tasks.restore()
+
+    def of(kind: TaskType) -> Interactive:
+        return Interactive(kind, tasks, allocations, accounts)
+
+    routes = (
+        *task_routes.routes(tasks, allocations, contexts),
+        *commands.routes(of(TaskType.COMMAND)),
+        *notebooks.routes(of(TaskType.NOTEBOOK), tokens),
+        *shells.routes(of(TaskType.SHELL), wanted.agent_user),
+        *tensorboards.routes(of(TaskType.TENSORBOARD)),
+        *generic.routes(tasks, accounts),
+    )
+    return InteractiveTasks(tasks, routes, {"idle tasks": idle.run})
+
+
+def _settings(settings: PlatformSettings) -> TaskSettings:
+    wanted = settings.tasks
+    timeouts = {
+        TaskType.NOTEBOOK: wanted.notebook_timeout_seconds,
+        TaskType.TENSORBOARD: wanted.tensorboard_timeout_seconds,
+        TaskType.SHELL: wanted.shell_timeout_seconds,
+    }
+    return TaskSettings(
+        defaults=container_defaults.read(settings.task_container_defaults),
+        allowed=Allowed(tuple(wanted.bind_mounts)),
+        agent_user=wanted.agent_user or getpass.getuser(),
+        idle_seconds={kind: seconds for kind, seconds in timeouts.items() if seconds},
+    )
