@@ -37,6 +37,8 @@ from muster.server.determined.cluster_facts import ClusterFacts
 from muster.server.determined.master import About, Live, SsoProvider
 from muster.server.determined.router import Router
 from muster.server.identities import Identities
+from muster.server.proxy import Proxy
+from muster.server.proxy.admitting import Admission, RecordedAffiliations
 from muster.settings.sections import Security
 from muster.store.protocol import Selection, Store
 from muster.tasks.proxy_tokens import ProxyTokens
@@ -65,6 +67,7 @@ class Determined:
     """`components` must be kept running. `password`: of the administrator, where this start has made one up."""
 
     router: Router
+    proxy: Proxy
     identify: Identify
     pages: Sequence[Pages]
     accounts: AccountServices
@@ -101,11 +104,14 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
             *master.routes(about, facts, around.live, around.log),
             *me.routes(accounts.accounts),
             *account_routes.routes(accounts),
-            *tasks.routes(),
+            *tasks.routes(accounts.authorizer),
             *interactive.routes,
         ]
         credentials = Credentials(accounts.accounts.authenticate, around.root_token, await _root(accounts))
         router = Router(routes, credentials.caller, accounts.authorizer, accounts.refusals.note)
+        affiliations = RecordedAffiliations(database)
+        admission = Admission(credentials.caller, accounts.authorizer, tokens, affiliations)
+        proxy = await stack.enter_async_context(Proxy(tasks.allocations.proxies, admission.admit, around.clock))
         identities = Identities(credentials.of_token, accounts.authorizer, _Namespaces(database).all)
         components: Mapping[str, Component] = {
             "removal of workspaces": accounts.remover.run,
@@ -115,8 +121,8 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
             **interactive.components,
         }
         password = None if first is None else first.generated
-        pages: Sequence[Pages] = (*sso, ApiPages(openapi.document(routes, VERSION)))
-        yield Determined(router, identities.identify, pages, accounts, tasks, components, password)
+        pages: Sequence[Pages] = (*sso, ApiPages(lambda: openapi.document(routes, VERSION)))
+        yield Determined(router, proxy, identities.identify, pages, accounts, tasks, components, password)
 
 
 async def _database(settings: ServeSettings, stack: contextlib.AsyncExitStack) -> Database:

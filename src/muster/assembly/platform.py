@@ -118,6 +118,7 @@ async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
             lookouts=Lookouts(scheduler.decisions, Visibility(quota, clock), metrics.pieces),
         )
         application.mount(api.router, api.identify, api.pages)
+        application.mount_proxy(api.proxy)
         components = {**controllers(store, clock, scheduler, quota), **api.components, **_renewal(secure, clock)}
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         running = tasks.create_task(supervise(components, clock=clock), name="controllers")

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from muster.accounts.authorizing import Authorizer
 from muster.accounts.service import Accounts
 from muster.assembly.controlling import Component
 from muster.engines.pods import PodsEngine
@@ -12,10 +13,12 @@ from muster.engines.sizing import Auxiliary
 from muster.records import Database
 from muster.runtime.clock import Clock
 from muster.server.determined import allocations
+from muster.server.determined import logs as log_routes
 from muster.server.determined.routing import Route
 from muster.store.protocol import Store
 from muster.tasks.allocating import AllocationService
 from muster.tasks.harness import Harness
+from muster.tasks.log_retention import Retention
 from muster.tasks.logs import TaskLogs
 
 
@@ -27,14 +30,23 @@ class TaskServices:
     logs: TaskLogs
     allocations: AllocationService
     harness: Harness
+    retention: Retention
     database: Database
+    clock: Clock
 
     @property
     def components(self) -> Mapping[str, Component]:
-        return {"pods engine": self.engine.run, "allocations of tasks": self.allocations.run}
+        return {
+            "pods engine": self.engine.run,
+            "allocations of tasks": self.allocations.run,
+            "retention of logs": self.retention.run,
+        }
 
-    def routes(self) -> Sequence[Route]:
-        return allocations.routes(self.harness, self.database)
+    def routes(self, authorizer: Authorizer) -> Sequence[Route]:
+        return (
+            *allocations.routes(self.harness, self.database),
+            *log_routes.routes(self.logs, self.retention, authorizer, self.clock),
+        )
 
 
 @contextlib.asynccontextmanager
@@ -45,4 +57,5 @@ async def task_services(
     engine = PodsEngine(store, clock, auxiliary)
     async with TaskLogs(database, clock) as logs:
         service = AllocationService(database, clock, engine, accounts, logs)
-        yield TaskServices(engine, logs, service, Harness(service, database, clock), database)
+        harness, retention = Harness(service, database, clock), Retention(database, clock)
+        yield TaskServices(engine, logs, service, harness, retention, database, clock)
