@@ -221,4 +221,7 @@ async def _follow_all(url: str, followers: int, expected: int) -> None:
 
 if __name__ == "__main__":
     role, where, *numbers = sys.argv[1:]
-    uvloop.run({"send": _send_all, "follow": _follow_all}[role](where, *map(int, numbers)))
+    if role == "send":
+        uvloop.run(_send_all(where, int(numbers[0]), int(numbers[1]), int(numbers[2])))
+    else:
+        uvloop.run(_follow_all(where, int(numbers[0]), int(numbers[1])))
