@@ -48,7 +48,9 @@ async def mounted(tmp_path: Path) -> AsyncIterator[Mounted]:
     settings = PlatformSettings(security=Security(initial_user_password=PASSWORD))
     live, clock = LiveSettings(settings), SystemClock()
     async with EmbeddedStore.in_memory(clock=clock) as store:
-        around = Surroundings(store, clock, "http://127.0.0.1:7077", ROOT, live, live.ring)
+        around = Surroundings(
+            store=store, clock=clock, url="http://127.0.0.1:7077", trusted="", root_token=ROOT, live=live, log=live.ring
+        )
         async with determined(ServeSettings(tmp_path, settings), around) as api:
             app = app_for(store)
             app.mount(api.router, api.identify, api.pages)

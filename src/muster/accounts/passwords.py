@@ -41,7 +41,7 @@ class Passwords:
         self._hasher = hasher or PasswordHasher(time_cost=1, memory_cost=_KIBIBYTES, parallelism=1)
         self._may_be_blank = may_be_blank
         self._busy = asyncio.Semaphore(_AT_ONCE)
-        self._decoy = self._hasher.hash(secrets.token_hex())
+        self._decoy = ""
 
     def checked(self, password: str, *, is_hashed: bool) -> str:
         """What the client would have sent of a new password. Raises BadRequest where the rules forbid it; of one that
@@ -67,6 +67,8 @@ class Passwords:
     async def verify(self, stored: str | None, password: str, *, is_hashed: bool) -> bool:
         """`stored`: None for a user that we do not know, which takes just as long as a wrong password."""
         sent = self.sent(password, is_hashed=is_hashed)
+        # Made when somebody first logs in, whoever it is: a start should not wait for it.
+        self._decoy = self._decoy or await self.hash(secrets.token_hex())
         is_right = await self._in_thread(lambda: self._is(stored or self._decoy, sent))
         return is_right and bool(stored) and (bool(sent) or self._may_be_blank)
 

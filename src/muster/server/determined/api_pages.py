@@ -6,7 +6,7 @@ The page is one file with all it needs. A browser is told to load nothing else, 
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Final
 
@@ -22,20 +22,28 @@ _HTML: Final = "text/html; charset=utf-8"
 class ApiPages:
     """For anybody: what can be called is no secret, and calling it needs a session."""
 
-    def __init__(self, document: Document) -> None:
-        page = (files("muster.server.determined") / "api_page.html").read_bytes()
-        self._served: Mapping[str, Response] = {
-            DOCUMENT: Response(200, raw.encode(document)),
-            PAGE: Response(200, page, _HTML, _policy(page.decode())),
+    def __init__(self, describe: Callable[[], Document]) -> None:
+        """`describe` is called when somebody first asks: it takes a while, and a start should not."""
+        self._make: Mapping[str, Callable[[], Response]] = {
+            DOCUMENT: lambda: Response(200, raw.encode(describe())),
+            PAGE: _page,
         }
+        self._made: dict[str, Response] = {}
 
     def serves(self, path: str) -> bool:
-        return path in self._served
+        return path in self._make
 
     async def answer(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             raise errors.MethodNotAllowed(f"{request.method} is not served at {request.path}, but GET")
-        return self._served[request.path]
+        if request.path not in self._made:
+            self._made[request.path] = self._make[request.path]()
+        return self._made[request.path]
+
+
+def _page() -> Response:
+    page = (files("muster.server.determined") / "api_page.html").read_bytes()
+    return Response(200, page, _HTML, _policy(page.decode()))
 
 
 def _policy(page: str) -> Headers:

@@ -14,6 +14,7 @@ import msgspec
 from muster.api.raw import JSON, Document
 from muster.server.determined.routing import Message, Route
 
+_BELOW: Final = "/api/v1"
 _PACKAGE: Final = "muster.server.determined."
 _REF: Final = "#/components/schemas/{name}"
 _ERROR: Final[Document] = {
@@ -179,9 +180,9 @@ def _summary(route: Route) -> str:
 
 def _operation_id(route: Route) -> str:
     """Of the path, which is as unique as it must be."""
-    parts = [part.strip("{}") for part in route.path.removeprefix("/api/v1").strip("/").split("/")]
-    words = [route.method.lower(), *(part.replace("-", "_") for part in parts)]
-    return "_".join(words)
+    below = route.path.removeprefix(_BELOW)
+    parts = [part.strip("{}").replace("-", "_") for part in below.strip("/").split("/")]
+    return "_".join([route.method.lower(), *([] if below != route.path else ["outside"]), *parts])
 
 
 def _handler(route: Route) -> MethodType | FunctionType:
