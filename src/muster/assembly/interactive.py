@@ -63,6 +63,7 @@ async def interactive_tasks(
         store=around.store,
         accounts=accounts,
         allocations=allocations,
+        logs=services.logs,
         pools=services.engine,
         contexts=contexts,
         tokens=tokens,

@@ -224,6 +224,7 @@ class Tasks:
             task_records.change(connection, task, {"ended": found.ended or at, "snapshot": kept})
 
         await self._services.database.write(end)
+        await self._services.logs.ended(task)
         await self._services.accounts.accounts.close_task(task)
 
     # Workspaces that are deleted

@@ -31,6 +31,7 @@ from muster.tasks.contexts import Contexts, File
 from muster.tasks.contract import Launch
 from muster.tasks.idle import IdleWatch
 from muster.tasks.kinds import EventFiles, Means
+from muster.tasks.logs import TaskLogs
 from muster.tasks.ports import PORT_VARIABLE, ServicePorts
 from muster.tasks.proxy_tokens import ProxyTokens
 from muster.tasks.task_config import TaskConfig, TaskType
@@ -104,6 +105,7 @@ class Services:
     store: Store
     accounts: AccountServices
     allocations: AllocationService
+    logs: TaskLogs
     pools: PoolList
     contexts: Contexts
     tokens: ProxyTokens

@@ -46,9 +46,11 @@ ForceCommand /bin/sh {ssh}/login
 _LOGIN = """\
 . {ssh}/environment
 cd "$DET_WORKDIR" || exit 1
-if [ -n "$SSH_ORIGINAL_COMMAND" ]; then exec "$SHELL" -c "$SSH_ORIGINAL_COMMAND"; fi
-exec "$SHELL" -l
+if [ -n "$SSH_ORIGINAL_COMMAND" ]; then SHLVL=1 exec "$SHELL" -c "$SSH_ORIGINAL_COMMAND"; fi
+exec "$SHELL"
 """
+# A login shell would begin by forgetting the task's PATH; and so would bash, which takes itself for one where it is the
+# first shell of a connection.
 _OF_THE_SESSION = ("SSH_", "TERM", "SHLVL", "PWD", "OLDPWD", "_", "LOGNAME", "USER", "HOME", "SHELL", "MAIL")
 
 
