@@ -252,3 +252,10 @@ def workspace(connection: Connection, task: str) -> WorkspaceId | None:
     if row is None:
         raise errors.NotFound(f"task {task} not found")
     return None if row.workspace_id is None else WorkspaceId(row.workspace_id)
+
+
+def newest_of(connection: Connection, task: str, container: str) -> int | None:
+    """The time of the last line that came from there; None where none did."""
+    query = select(func.max(CHUNKS.c.newest)).where(CHUNKS.c.task_id == task, CHUNKS.c.container_id == container)
+    found: int | None = connection.scalar(query)
+    return found
