@@ -26,7 +26,7 @@ class Secure:
             **{name: value for name, value in os.environ.items() if not name.startswith(foreign)},
             "HOME": str(self.home), "DET_MASTER": self.url, "DET_USER": "admin", "DET_PASS": PASSWORD, **more,
         }  # fmt: skip
-        command = [DET, *arguments]
+        command = [str(DET), *arguments]
         return subprocess.run(
             command, env=environment, input=stdin, capture_output=True, text=True, timeout=60, check=False
         )

@@ -42,6 +42,7 @@ from muster.server.visibility import Visibility, VisibilityApi
 from muster.store.protocol import Store
 
 PREFIX = "k8s"
+DETERMINED = "/api/v1/"
 DECISIONS = ("apis", "muster.dev", "decisions")
 METRICS = ("metrics",)
 Decisions: TypeAlias = Callable[[], Iterable[bytes]]
@@ -189,6 +190,8 @@ class App:
         for pages in self._pages:
             if pages.serves(request.path):
                 return await pages.answer(request)
+        if self._determined is not None and request.path.startswith(DETERMINED):
+            return self._determined.nothing_at(request.path)
         parts = paths.segments(request.path)
         # kubectl from 1.34 puts `get --raw` below the prefix, older ones do not: with it twice both can be used alike.
         below = parts[2:] if parts[:2] == (PREFIX, PREFIX) else parts[1:] if parts[:1] == (PREFIX,) else None

@@ -81,6 +81,11 @@ class Router:
             _log.exception("request %s failed: %s %s", request.id, request.method, request.path)
             return _refusal(errors.InternalError(f"the server failed on this request (id {request.id})"))
 
+    @staticmethod
+    def nothing_at(path: str) -> Response:
+        """For paths that look like ours: whoever asks reads our errors."""
+        return _refusal(errors.NotFound(f"nothing is served at {path}; /docs/api lists what is"))
+
     async def _answer(self, node: _Node, values: Sequence[str], request: Request) -> Answer:
         if not node.routes:
             raise errors.NotFound(f"nothing is served at {request.path}")

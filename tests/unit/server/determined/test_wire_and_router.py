@@ -172,7 +172,9 @@ async def test_named_segments_come_first_and_errors_have_grpcs_codes(client: Asg
         404, 5, "NotFound", "there is no such thing",
     )  # fmt: skip
     assert told(await client.request("DELETE", "/api/v1/things/5"))[:3] == (405, 12, "MethodNotAllowed")
-    assert (await client.request("GET", "/api/v1/nothing")).status == 404
+    assert told(await client.request("GET", "/api/v1/nothing")) == (
+        404, 5, "NotFound", "nothing is served at /api/v1/nothing; /docs/api lists what is",
+    )  # fmt: skip
 
 
 async def test_what_fails_inside_stays_inside(client: AsgiClient) -> None:
