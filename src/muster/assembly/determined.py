@@ -91,8 +91,9 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
         )
         sso = await _sso(settings, around, database, accounts, stack)
         auxiliary = Auxiliary(settings.platform.tasks.cpu, settings.platform.tasks.memory)
+        days = settings.platform.retention_policy.log_retention_days
         tasks = await stack.enter_async_context(
-            task_services(around.store, around.clock, database, accounts.accounts, auxiliary)
+            task_services(around.store, around.clock, database, accounts.accounts, auxiliary, days)
         )
         facts = ClusterFacts(database, around.clock)
         providers = [provider for each in sso for provider in each.providers()]

@@ -34,6 +34,7 @@ from muster.settings.sections import PlatformSettings, Tls
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Store
 from muster.tasks import allocation_metrics
+from muster.tasks.log_collecting import LogCollector
 from muster.version import VERSION
 
 _log = logging.getLogger(__name__)
@@ -119,7 +120,13 @@ async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
         )
         application.mount(api.router, api.identify, api.pages)
         application.mount_proxy(api.proxy)
-        components = {**controllers(store, clock, scheduler, quota), **api.components, **_renewal(secure, clock)}
+        collector = LogCollector(store, clock, api.tasks.database, api.tasks.logs, local_logs)
+        components = {
+            **controllers(store, clock, scheduler, quota),
+            **api.components,
+            "logs of pods": collector.run,
+            **_renewal(secure, clock),
+        }
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         running = tasks.create_task(supervise(components, clock=clock), name="controllers")
         stack.callback(running.cancel)

@@ -18,7 +18,7 @@ from muster.server.determined.routing import Route
 from muster.store.protocol import Store
 from muster.tasks.allocating import AllocationService
 from muster.tasks.harness import Harness
-from muster.tasks.log_retention import Retention
+from muster.tasks.log_retention import FOREVER, Retention
 from muster.tasks.logs import TaskLogs
 
 
@@ -51,11 +51,16 @@ class TaskServices:
 
 @contextlib.asynccontextmanager
 async def task_services(
-    store: Store, clock: Clock, database: Database, accounts: Accounts, auxiliary: Auxiliary
+    store: Store,
+    clock: Clock,
+    database: Database,
+    accounts: Accounts,
+    auxiliary: Auxiliary,
+    retention_days: int = FOREVER,
 ) -> AsyncIterator[TaskServices]:
-    """Open while the context lasts. `auxiliary`: what a task without slots asks for."""
+    """Open while the context lasts. `auxiliary`: what a task without slots asks for. `retention_days`: of logs."""
     engine = PodsEngine(store, clock, auxiliary)
     async with TaskLogs(database, clock) as logs:
         service = AllocationService(database, clock, engine, accounts, logs)
-        harness, retention = Harness(service, database, clock), Retention(database, clock)
+        harness, retention = Harness(service, database, clock), Retention(database, clock, retention_days)
         yield TaskServices(engine, logs, service, harness, retention, database, clock)

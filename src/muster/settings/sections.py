@@ -114,6 +114,12 @@ class Tasks(Section, frozen=True):
     memory: str = "128Mi"
 
 
+class RetentionPolicy(Section, frozen=True):
+    """`log_retention_days`: how long after a task's end its log is kept; -1 for ever."""
+
+    log_retention_days: Annotated[int, msgspec.Meta(ge=-1, le=32_767)] = -1
+
+
 class PlatformSettings(Section, frozen=True):
     """`url`: what others reach the server by, where that is not the address it listens on. `database`: of the records;
     an SQLite file in the data directory where it is empty. `scheduler`, `quota` and `admission` name files."""
@@ -127,6 +133,7 @@ class PlatformSettings(Section, frozen=True):
     log: Log = Log()
     task_container_defaults: Mapping[str, JSON] = {}
     tasks: Tasks = Tasks()
+    retention_policy: RetentionPolicy = RetentionPolicy()
     scheduler: str = ""
     quota: str = ""
     admission: str = ""
