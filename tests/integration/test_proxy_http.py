@@ -12,6 +12,7 @@ from tests.integration.proxy_world import World, world
 from yarl import URL
 
 from muster.server.proxy.exchanges import Timeouts
+from muster.tasks.contract import ProxyPort
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -59,7 +60,7 @@ async def test_headers_of_the_connection_stay_behind(at: World) -> None:
 async def test_a_task_does_not_get_the_session_of_who_looks_at_it(at: World) -> None:
     async with at.client.get(f"{at.url}/proxy/notebook/", headers=at.headers()) as reply:
         assert reply.status == 200
-    assert "authorization" not in at.seen.headers
+    assert not set(at.headers().values()) & set(at.seen.headers.values())
     cookies = {"Cookie": "auth=editor; _xsrf=1; other=2"}
     async with at.client.get(f"{at.url}/proxy/notebook/", headers=cookies) as reply:
         assert reply.status == 200
@@ -295,3 +296,12 @@ async def test_a_page_that_refuses_does_not_repeat_markup(at: World) -> None:
     async with at.client.get(URL(f"{at.url}/proxy/<script>x</script>/", encoded=False), headers=headers) as reply:
         assert "<script>" not in await reply.text()
         assert reply.status == 404
+
+
+async def test_a_notebook_that_asks_on_its_own_is_told_the_token_of_its_address(at: World) -> None:
+    at.table.open("notebook", "notebook.1", "127.0.0.1", [ProxyPort(at.http_port, is_default=True)])
+    async with at.client.get(f"{at.url}/proxy/notebook/", headers=at.headers()) as reply:
+        assert reply.status == 200
+    told = at.seen.headers["authorization"]
+    assert told.startswith("token ")
+    assert told not in at.headers().values()

@@ -20,15 +20,19 @@ from muster.tasks.proxy_tokens import ProxyTokens
 
 _VIEWED: Final = frozenset({"TENSORBOARD"})
 """Tasks that only show something: who may see them may use them. In all others one runs code as somebody else."""
+_ASKING: Final = frozenset({"NOTEBOOK"})
+"""Tasks whose default service wants the token of its address."""
 _REMEMBERED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """`keeps_authorization`: that header is not ours, but the service's. `token`: to be kept as a cookie."""
+    """`keeps_authorization`: that header is not ours, but the service's. `token`: to be kept as a cookie.
+    `authorization`: what the service is told for those who were let in by us, since it asks on its own as well."""
 
     keeps_authorization: bool
     token: str = ""
+    authorization: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +68,26 @@ class Admission:
             return Admitted(keeps_authorization=True)
         if self._tokens.is_of(target.task, cookie(headers, TOKEN_COOKIE)):
             check_origin(method, headers)
-            return Admitted(keeps_authorization=True)
+            introduction = self._introduction(target) if target.port.is_default else ""
+            return Admitted(keeps_authorization=True, authorization=introduction)
         caller = await self._authenticate(headers)
         if caller is None:
             raise errors.Unauthorized("log in first: no known session or token came with the request")
         check_origin(method, headers)
-        await self._check(caller, target)
-        return Admitted(not headers.get("authorization", "").lower().startswith("bearer "))
+        task = await self._affiliations.of(target.task)
+        await self._check(caller, target, task)
+        introduction = self._introduction(target) if task.type in _ASKING and target.port.is_default else ""
+        return Admitted(not headers.get("authorization", "").lower().startswith("bearer "), authorization=introduction)
 
-    async def _check(self, caller: Caller, target: Target) -> None:
+    def _introduction(self, target: Target) -> str:
+        """As Jupyter takes it: the token of its address is its own as well."""
+        return f"token {self._tokens.of(target.task)}"
+
+    async def _check(self, caller: Caller, target: Target, task: Affiliation) -> None:
         if caller.allocation:
             if caller.task != target.task:
                 raise errors.Forbidden(f"{target.task} is not the task that this token belongs to")
             return
-        task = await self._affiliations.of(target.task)
         needed = Permission.VIEW_TASKS if task.type in _VIEWED else Permission.EDIT_TASKS
         await self._authorize.check(caller, needed, task.workspace)
 

@@ -50,8 +50,10 @@ class Front:
     """`/proxy/<service>`"""
 
 
-def forwarded(pairs: Pairs, front: Front, *, keeps_authorization: bool) -> list[tuple[str, str]]:
-    """For the service."""
+def forwarded(
+    pairs: Pairs, front: Front, *, keeps_authorization: bool, authorization: str = ""
+) -> list[tuple[str, str]]:
+    """For the service. `authorization`: what to say to it where the client says nothing."""
     dropped = _HOP | _OURS | _named_in_connection(pairs)
     kept: list[tuple[str, str]] = []
     for name, value in pairs:
@@ -62,6 +64,8 @@ def forwarded(pairs: Pairs, front: Front, *, keeps_authorization: bool) -> list[
         sent = _without_ours(value) if name == "cookie" else value
         if sent:
             kept.append((name, sent))
+    if authorization and all(name != "authorization" for name, _ in kept):
+        kept.append(("authorization", authorization))
     return [
         *((name, value) for name, value in kept if name != "host"),
         ("host", front.host),

@@ -258,7 +258,12 @@ def _asking(scope: Scope, pairs: Pairs) -> _Asking:
 
 def _asked(asking: _Asking, admitted: Admitted) -> Asked:
     front = asking.front
-    sent = headers.forwarded(asking.pairs, front, keeps_authorization=admitted.keeps_authorization)
+    sent = headers.forwarded(
+        asking.pairs,
+        front,
+        keeps_authorization=admitted.keeps_authorization,
+        authorization=admitted.authorization,
+    )
     extra = (headers.own_cookie(admitted.token, front),) if admitted.token else ()
     return Asked(asking.scope.get("method", "GET"), asking.path, asking.pairs, sent, front, extra)
 
