@@ -24,7 +24,7 @@ from muster.api.kueue import names
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.assembly.configured import ServeSettings
-from muster.assembly.platform import without_nodes
+from muster.assembly.whole import without_nodes
 from muster.controllers.jobs.batch import BatchJobController
 from muster.controllers.jobs.pytorch import PyTorchJobController
 from muster.controllers.jobs.volcano import VolcanoJobController

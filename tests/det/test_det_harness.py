@@ -14,7 +14,7 @@ from muster.agent import cgroups, devices
 from muster.agent.host_process import HostProcessRuntime
 from muster.agent.node import Agent, NodeConfig
 from muster.assembly.configured import ServeSettings
-from muster.assembly.platform import Platform, without_nodes
+from muster.assembly.whole import Platform, without_nodes
 from muster.engines.protocol import AllocationId, Request
 from muster.records.tables_tasks import JOBS, TASKS
 from muster.settings.sections import PlatformSettings

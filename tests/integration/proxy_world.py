@@ -248,7 +248,7 @@ async def world(timeouts: Timeouts | None = None) -> AsyncIterator[World]:
         )
         store = await stack.enter_async_context(EmbeddedStore.in_memory(clock=clock))
         app = app_for(store)
-        app.mount_proxy(proxy)
+        app.mount(proxy=proxy)
         url = await stack.enter_async_context(listening(app, on_close=app.close))
         client = await stack.enter_async_context(aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()))
         found = World(url, table, proxy, tokens, client, seen, http_port, tcp_port)

@@ -1,4 +1,4 @@
-"""Store, controllers and server: a platform without nodes."""
+"""Store, controllers and server: a platform without nodes, and what of it is there first."""
 
 import asyncio
 import base64
@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,7 +17,6 @@ from muster.api.everything import REGISTRY
 from muster.assembly import configured
 from muster.assembly.configured import ServeSettings
 from muster.assembly.controlling import Component, controllers
-from muster.assembly.determined import Determined, Surroundings, determined
 from muster.assembly.logging_live import LiveSettings
 from muster.assembly.private_files import make_private, token, write_private
 from muster.controllers.quota import QuotaController
@@ -27,14 +26,12 @@ from muster.runtime.clock import Clock, SystemClock
 from muster.runtime.metrics import Registry
 from muster.runtime.supervision import supervise
 from muster.server import access, activation, app, tls
-from muster.server.app import Lookouts
+from muster.server.app import App, Lookouts
 from muster.server.listening import address, bind, listening
 from muster.server.node_logs import LocalNodeLogs, RemoteNodeLogs
 from muster.settings.sections import PlatformSettings, Tls
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Store
-from muster.tasks import allocation_metrics
-from muster.tasks.log_collecting import LogCollector
 from muster.version import VERSION
 
 _log = logging.getLogger(__name__)
@@ -53,38 +50,38 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Platform:
-    """What runs, for those who add nodes of their own to it."""
+class Tokens:
+    admin: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The objects, those who look after them, and the server."""
 
     store: Store
     clock: Clock
     url: str
     kubeconfig: Path
-    node_token: str
+    tokens: Tokens
     local_logs: LocalNodeLogs
-    determined: Determined
-
-    def started(self, nodes: Sequence[str]) -> Started:
-        activation.notify_ready(os.environ)
-        return Started(self.url, self.kubeconfig, self.node_token, nodes, self.determined.password)
-
-
-@dataclass(frozen=True, slots=True)
-class _Tokens:
-    admin: str
-    node: str
+    metrics: Registry
+    live: LiveSettings
+    trusted: str
+    app: App
 
 
 @contextlib.asynccontextmanager
-async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
-    """Store, controllers and server, up while the context lasts."""
+async def core(settings: ServeSettings) -> AsyncIterator[Core]:
+    """Up while the context lasts. The server answers for objects at once; requests for the rest wait until it is
+    mounted."""
     clock, live = SystemClock(), LiveSettings(settings.platform)
     make_engine = configured.make_engine(settings.platform.scheduler)
     quota_settings = configured.quota_settings(settings.platform.quota)
     take_in = configured.take_in(settings.platform.admission, quota_settings)
     secure = _tls(settings.platform.security.tls)
     make_private(settings.data)
-    tokens = _Tokens(token(settings.data / "token"), token(settings.data / "node-token"))
+    tokens = Tokens(token(settings.data / "token"), token(settings.data / "node-token"))
     async with contextlib.AsyncExitStack() as stack:
         # First of all, so that everybody can be told the address; who comes too early waits until we are ready.
         bound = _bound(settings.platform, stack)
@@ -94,18 +91,9 @@ async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
         store = await stack.enter_async_context(
             EmbeddedStore.on_disk(settings.data / "store.db", clock=clock, take_in=take_in)
         )
-        api = await stack.enter_async_context(
-            determined(
-                settings,
-                Surroundings(
-                    store, clock, url, _trusted(settings.platform.security.tls), tokens.admin, live, live.ring
-                ),
-            )
-        )
         local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, tokens.node)))
         scheduler = SchedulingController(store, clock, make_engine)
         metrics = Registry()
-        metrics.collect(lambda: allocation_metrics.families(api.tasks.allocations))
         quota = QuotaController(store, clock, quota_settings, metrics)
         application = app.build(
             store=store,
@@ -118,18 +106,9 @@ async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
             version=VERSION,
             lookouts=Lookouts(scheduler.decisions, Visibility(quota, clock), metrics.pieces),
         )
-        application.mount(api.router, api.identify, api.pages)
-        application.mount_proxy(api.proxy)
-        collector = LogCollector(store, clock, api.tasks.database, api.tasks.logs, local_logs)
-        components = {
-            **controllers(store, clock, scheduler, quota),
-            **api.components,
-            "logs of pods": collector.run,
-            **_renewal(secure, clock),
-        }
-        tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        running = tasks.create_task(supervise(components, clock=clock), name="controllers")
-        stack.callback(running.cancel)
+        application.expect_more()
+        components = {**controllers(store, clock, scheduler, quota), **_renewal(secure, clock)}
+        await stack.enter_async_context(kept_running(components, clock))
         await stack.enter_async_context(
             listening(
                 application,
@@ -141,7 +120,18 @@ async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
         _log.info("Muster %s answers at %s", VERSION, url)
         kubeconfig = settings.data / "kubeconfig"
         write_private(kubeconfig, raw.to_yaml(_kubeconfig(url, tokens.admin, settings.platform.security.tls)))
-        yield Platform(store, clock, url, kubeconfig, tokens.node, local_logs, api)
+        trusted = _trusted(settings.platform.security.tls)
+        yield Core(store, clock, url, kubeconfig, tokens, local_logs, metrics, live, trusted, application)
+
+
+@contextlib.asynccontextmanager
+async def kept_running(components: Mapping[str, Component], clock: Clock) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(supervise(components, clock=clock), name=f"{next(iter(components))} and others")
+        try:
+            yield
+        finally:
+            running.cancel()
 
 
 @dataclass(frozen=True, slots=True)

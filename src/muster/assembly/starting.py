@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import importlib
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from muster.agent import cgroups
 from muster.agent.host_process import HostProcessRuntime
@@ -12,8 +13,7 @@ from muster.agent.node import Agent, NodeConfig
 from muster.api.objects import Object
 from muster.assembly.configured import ServeSettings
 from muster.assembly.machines import NodeSettings, shares
-from muster.assembly.platform import Started, without_nodes
-from muster.runtime.supervision import supervise
+from muster.assembly.platform import Core, Started, core, kept_running
 from muster.server.node_logs import Opener
 
 Announce = Callable[[Started], None]
@@ -21,29 +21,38 @@ Announce = Callable[[Started], None]
 
 async def up(settings: ServeSettings, node: NodeSettings, announce: Announce) -> None:
     """Everything in one process, with this machine as one or more nodes."""
-    async with without_nodes(settings) as platform, contextlib.AsyncExitStack() as stack:
-        runtime = HostProcessRuntime(platform.clock, groups=cgroups.find())
+    async with core(settings) as found, contextlib.AsyncExitStack() as stack:
+        runtime = HostProcessRuntime(found.clock, groups=cgroups.find())
         stack.push_async_callback(runtime.close)
         address = _own_address(settings.platform.host)
         agents = {
             name: Agent(
-                platform.store,
+                found.store,
                 runtime=runtime,
-                clock=platform.clock,
+                clock=found.clock,
                 entropy=random.SystemRandom(),
                 config=NodeConfig(name, settings.data / "nodes" / name, machine, node.labels, address=address),
             )
             for name, machine in shares(node)
         }
-        platform.local_logs.update({name: _opener(agent) for name, agent in agents.items()})
-        announce(platform.started(list(agents)))
-        await supervise({f"agent {name}": agent.run for name, agent in agents.items()}, clock=platform.clock)
+        found.local_logs.update({name: _opener(agent) for name, agent in agents.items()})
+        running = {f"agent {name}": agent.run for name, agent in agents.items()}
+        await stack.enter_async_context(kept_running(running, found.clock))
+        await _complete(found, settings, list(agents), announce)
 
 
 async def serve(settings: ServeSettings, announce: Announce) -> None:
     """The API and the controllers; nodes join from elsewhere."""
-    async with without_nodes(settings) as platform:
-        announce(platform.started(()))
+    async with core(settings) as found:
+        await _complete(found, settings, (), announce)
+
+
+async def _complete(found: Core, settings: ServeSettings, nodes: Sequence[str], announce: Announce) -> None:
+    """Mounts the rest and keeps it. It is loaded only now, beside the work: records need a large library, and objects
+    and nodes need not wait for it."""
+    whole = await asyncio.to_thread(importlib.import_module, "muster.assembly.whole")
+    async with whole.completed(found, settings) as platform:
+        announce(platform.started(nodes))
         await asyncio.Event().wait()
 
 

@@ -52,6 +52,7 @@ Identify: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Identity | None]]
 KUBERNETES_VERSION = "v1.33.0"
 """The Kubernetes release whose API this is closest to: kubectl warns when it is far from its own."""
 _HEALTH = ("healthz", "livez", "readyz")
+_CORE = frozenset({PREFIX, "version", *METRICS, *_HEALTH})
 _log = logging.getLogger(__name__)
 
 
@@ -134,16 +135,27 @@ class App:
         self._version = version
         self._streams = Streams()
         self._numbers = itertools.count(1)
+        self._is_complete = asyncio.Event()
+        self._is_complete.set()
 
-    def mount(self, determined: Router, identify: Identify | None = None, pages: Sequence[Pages] = ()) -> None:
-        """Serves Determined's API beside the others. With `identify`, its users may use the others as well."""
+    def expect_more(self) -> None:
+        """Something is to be mounted yet: requests for it wait."""
+        self._is_complete.clear()
+
+    def mount(
+        self,
+        determined: Router | None = None,
+        identify: Identify | None = None,
+        pages: Sequence[Pages] = (),
+        proxy: Proxy | None = None,
+    ) -> None:
+        """Serves Determined's API beside the others. With `identify`, its users may use the others as well. `proxy`
+        passes on what is below its prefix, and all WebSockets there are."""
         self._determined = determined
         self._identify = identify
         self._pages = pages
-
-    def mount_proxy(self, proxy: Proxy) -> None:
-        """Passes on what is below its prefix, and all WebSockets there are."""
         self._proxy = proxy
+        self._is_complete.set()
 
     def close(self) -> None:
         self._streams.close()
@@ -153,7 +165,10 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _live(receive, send)
-        elif self._proxy is not None and self._proxy.serves(scope):
+            return
+        if not _is_core(scope["path"]):
+            await self._is_complete.wait()
+        if self._proxy is not None and self._proxy.serves(scope):
             await self._proxy(scope, receive, send)
         elif scope["type"] == "websocket":
             told = errors.NotFound("no WebSocket is served here; the services of tasks are below /proxy/")
@@ -201,8 +216,9 @@ class App:
         if below is None and parts != METRICS:
             raise errors.NotFound(f"nothing is served at {request.path}; the Kubernetes API is below /{PREFIX}")
         identity = self._authenticator.authenticate(request.headers)
-        if identity is None and self._identify is not None:
-            identity = await self._identify(request.headers)
+        if identity is None:
+            await self._is_complete.wait()
+            identity = None if self._identify is None else await self._identify(request.headers)
         if identity is None:
             raise errors.Unauthorized(
                 "Unauthorized: send the header 'Authorization: Bearer <token>' with a known token"
@@ -221,6 +237,11 @@ class App:
         if parts == ("version",):
             return json_response(self._version.document())
         return None
+
+
+def _is_core(path: str) -> bool:
+    """Whether what is below that path is there from the start."""
+    return path.lstrip("/").partition("/")[0] in _CORE
 
 
 async def _live(receive: Receive, send: Send) -> None:
