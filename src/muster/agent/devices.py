@@ -196,6 +196,9 @@ def saved_grant(path: Path) -> Grant | None:
 class Ledger:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self.disabled: frozenset[int] = frozenset()
+        """GPUs, by position, that are not to be used. Who chooses GPUs for pods has the last word: it hears of it
+        sooner than we do."""
         self._grants: dict[str, Grant] = {}
 
     def shortage(self, claimed: Claim, *, besides: Collection[str] = ()) -> Shortage | None:
@@ -241,10 +244,15 @@ class Ledger:
 
     def grant(self, uid: str, claimed: Claim) -> Grant:
         """Take what the pod claims. The caller has seen that there is no shortage."""
-        chosen = claimed.stated if claimed.stated is not None else choose(self._free(), claimed.wanted)
+        chosen = claimed.stated if claimed.stated is not None else self._choose(claimed.wanted)
         assert chosen is not None, "the caller has seen that it fits"
         holdings = tuple(Holding(self.machine.gpus[one.device].index, one.milli) for one in chosen)
         return self.restore(uid, _deal(claimed, holdings))
+
+    def _choose(self, wanted: Wants) -> Holdings | None:
+        free = self._free()
+        usable = [0 if position in self.disabled else milli for position, milli in enumerate(free)]
+        return choose(usable, wanted) or choose(free, wanted)
 
     def restore(self, uid: str, granted: Grant) -> Grant:
         """Put back what a pod held before the agent restarted, also where that is more than the node has now."""

@@ -166,6 +166,7 @@ class Agent:
         while True:
             try:
                 await self._registration.keep()
+                self._ledger.disabled = frozenset(self._registration.disabled)
             except (ApiError, OSError) as error:
                 _log.warning("node %s could not be kept registered: %s", self._config.name, error)
                 await self._clock.sleep(_RETRY_SECONDS)

@@ -17,6 +17,7 @@ import psutil
 from muster.agent.devices import Machine
 from muster.api import coordination, core, errors, raw, timestamps
 from muster.api.meta import Instant
+from muster.api.muster import node_slots
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.runtime.clock import Clock
@@ -51,10 +52,13 @@ class Registration:
         self._clock = clock
         self._entropy = entropy
         self._written_at = float("-inf")
+        self.disabled: dict[int, bool] = {}
+        """Slots that are not to be used, as the node last said."""
 
     async def keep(self) -> None:
         """One round: the node is there and says what is true, and its lease is fresh. Raises ApiError or OSError."""
         node = await self._node()
+        self.disabled = node_slots.parse_disabled((node.meta.annotations or {}).get(node_slots.DISABLED_SLOTS))
         await self._refresh(node)
         await self._renew(node)
 
@@ -64,21 +68,25 @@ class Registration:
 
     async def _node(self) -> Object:
         key = Key("", self._identity.name)
-        wanted = labels(self._identity)
+        wanted, noted = labels(self._identity), annotations(self._identity)
         try:
             node = await self._store.get(core.NODE, key)
         except errors.NotFound:
-            document: Document = {"metadata": {"name": self._identity.name, "labels": wanted}, "spec": {}}
+            metadata = {"name": self._identity.name, "labels": wanted, "annotations": noted}
+            document: Document = {"metadata": metadata, "spec": {}}
             self._written_at = float("-inf")
             return await write_one(self._store, Create(core.NODE, document))
-        if any(node.labels.get(name) != value for name, value in wanted.items()):
-            node = await write_one(self._store, Patch(core.NODE, key, {"metadata": {"labels": wanted}}))
+        present = node.meta.annotations or {}
+        is_same = wanted.items() <= node.labels.items() and noted.items() <= present.items()
+        if not is_same:
+            body = {"metadata": {"labels": wanted, "annotations": noted}}
+            node = await write_one(self._store, Patch(core.NODE, key, body))
         return node
 
     async def _refresh(self, node: Object) -> None:
         now, monotonic = self._clock.now(), self._clock.monotonic()
         known = node.document().get("status") or {}
-        wanted = status(self._identity, known, now)
+        wanted = status(self._identity, known, now, self.disabled)
         is_same = all(_plain(known.get(part)) == _plain(value) for part, value in wanted.items())
         if is_same and monotonic - self._written_at < _REFRESH_SECONDS:
             return
@@ -104,16 +112,29 @@ def labels(identity: Identity) -> dict[str, str]:
         "kubernetes.io/os": platform.system().lower(),
         "kubernetes.io/arch": _architecture(),
         "muster.dev/machine": _label_value(machine_id() or socket.gethostname()),
+        **_products(identity.machine),
         **identity.labels,
     }
 
 
-def status(identity: Identity, known: Document, now: Instant) -> Document:
-    """The node's status; times of conditions that did not change are kept from `known`."""
+def annotations(identity: Identity) -> dict[str, str]:
+    gpus = identity.machine.gpus
+    return {node_slots.GPU_UUIDS: ",".join(gpu.uuid for gpu in gpus)} if gpus else {}
+
+
+def _products(machine: Machine) -> dict[str, str]:
+    """As NVIDIA's own discovery labels nodes, which have GPUs of one kind."""
+    names = sorted({gpu.name for gpu in machine.gpus})
+    return {node_slots.GPU_PRODUCT: _label_value("-".join(names[0].split()))} if len(names) == 1 else {}
+
+
+def status(identity: Identity, known: Document, now: Instant, disabled: Mapping[int, bool] | None = None) -> Document:
+    """The node's status; times of conditions that did not change are kept from `known`. `disabled`: slots that are not
+    to be used."""
     resources = identity.machine.resource_list()
     rendered: Document = {
         "capacity": resources,
-        "allocatable": resources,
+        "allocatable": node_slots.left(resources, disabled or {}),
         "addresses": [
             {"type": "InternalIP", "address": identity.address},
             {"type": "Hostname", "address": identity.name},

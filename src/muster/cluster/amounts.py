@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from muster.api import core, quantity
 from muster.api.core.requests import Amounts, amounts, combine, is_pod_level, is_sidecar, requests_of
+from muster.api.muster import node_slots
 from muster.cluster.columns import PODS
 
 LARGEST_AMOUNT = 2**50
@@ -20,6 +21,15 @@ one that has whole GPUs offers a thousand of each."""
 WHOLE_GPU = 1000
 
 ReadContainer = Callable[[core.Container], Amounts]
+
+
+def gpus_of(node: core.Node) -> tuple[int, frozenset[int]]:
+    """How many GPUs the node has, and the positions of those that are not to be used: they are not allocatable."""
+    said = (node.metadata.annotations or {}).get(node_slots.DISABLED_SLOTS)
+    amounts = (node.status.allocatable if said is None else node.status.capacity) or {}
+    found = quantity.parsed_or_none(amounts.get(GPU))
+    count = 0 if found is None else min(max(found.units, 0), LARGEST_AMOUNT)
+    return count, frozenset(number for number in node_slots.parse_disabled(said) if number < count)
 
 
 def allocatable_of(node: core.Node) -> dict[str, int]:

@@ -89,10 +89,12 @@ def choose(free: Sequence[int], wanted: Wants) -> Holdings | None:
 class _Node:
     """The GPUs of one slot."""
 
-    __slots__ = ("count", "held", "loose", "waiting")
+    __slots__ = ("count", "disabled", "held", "loose", "waiting")
 
     def __init__(self) -> None:
         self.count = 0
+        self.disabled: frozenset[int] = frozenset()
+        """Not to be given to anybody new."""
         self.held: dict[str, Holdings] = {}
         self.loose: dict[str, PodInfo] = {}
         """Those of `held` that nobody has been told yet: they may still be dealt others."""
@@ -106,7 +108,7 @@ class _Node:
             for device, milli in holdings:
                 if device < self.count:
                     left[device] -= milli
-        return [max(milli, 0) for milli in left]
+        return [0 if device in self.disabled else max(milli, 0) for device, milli in enumerate(left)]
 
     def has_room(self, holdings: Holdings) -> bool:
         free = self.free()
@@ -149,16 +151,17 @@ class DeviceLedger:
         self._make_room(width)
         return self._counts[:width]
 
-    def resize(self, slot: int, count: int) -> None:
-        """The node at the slot has so many GPUs from now on."""
+    def resize(self, slot: int, count: int, disabled: frozenset[int] = frozenset()) -> None:
+        """The node at the slot has so many GPUs from now on; those that are disabled are not given out, and count as
+        well."""
         count = min(count, MOST_DEVICES)
         node = self._nodes.get(slot)
         if node is None:
             if not count:
                 return
             node = self._nodes[slot] = _Node()
-        if node.count != count:
-            node.count = count
+        if (node.count, node.disabled) != (count, disabled):
+            node.count, node.disabled = count, disabled
             self._settle(slot, node)
 
     def pod_assigned(self, pod: PodInfo, slot: int) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from muster.api import core, raw, timestamps
 from muster.api.meta import Instant, OwnerReference
+from muster.api.muster.names import QUEUE_PRIORITY
 from muster.api.objects import Key
 from muster.cluster.amounts import GPU_MILLI, WHOLE_GPU, needs_of, nonzero_needs
 from muster.cluster.resizing import held_by, is_deferred
@@ -74,6 +75,8 @@ class PodInfo:
     nonzero: tuple[int, int] = (0, 0)
     devices: str = ""
     """Text of the annotation that says which GPUs of its node it has."""
+    queue_priority: int = 0
+    """Among those of its priority: the higher goes first."""
 
     def counts_as(self, other: "PodInfo") -> bool:
         """Whether the other is the same pod, and nothing that any index reads has changed: most updates are reports."""
@@ -129,6 +132,7 @@ class Shapes:
             is_preempted=meta.deletion_timestamp is not None and _is_preempted(status),
             has_deferred_resize=is_deferred(pod),
             devices=annotations.get(DEVICES_ANNOTATION, ""),
+            queue_priority=_queue_priority(annotations.get(QUEUE_PRIORITY)),
         )
 
     def shape(self, spec: core.PodSpec, gpu_share: str = "") -> PodShape:
@@ -147,6 +151,12 @@ def read_share(text: str) -> int | None:
     """The thousandths of one GPU that an annotation asks for; None where it makes no sense."""
     share = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(WHOLE_GPU)) else 0
     return share if 0 < share <= WHOLE_GPU else None
+
+
+def _queue_priority(text: str | None) -> int:
+    """0 for what is no such number: an annotation is anybody's to write."""
+    digits = (text or "").removeprefix("-")
+    return int(text or 0) if digits.isascii() and digits.isdigit() and len(digits) <= 2 else 0
 
 
 def _is_preempted(status: core.PodStatus) -> bool:

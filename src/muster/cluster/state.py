@@ -15,7 +15,7 @@ import numpy as np
 
 from muster.api import core
 from muster.cluster.affinity import AffinityIndex
-from muster.cluster.amounts import GPU, allocatable_of
+from muster.cluster.amounts import allocatable_of, gpus_of
 from muster.cluster.columns import ABSENT, Amounts, Codes, NodeMask, longer, taller, wider
 from muster.cluster.devices import DeviceLedger
 from muster.cluster.labelsets import LabelSets
@@ -179,6 +179,7 @@ class ClusterState:
         previous = self.nodes[slot]
         self.nodes[slot] = node
         self._set_allocatable(slot, allocatable_of(node))
+        self.devices.resize(slot, *gpus_of(node))
         self.exists[slot] = True
         self.unschedulable[slot] = bool(node.spec.unschedulable)
         self.taint_code[slot] = self._taint_code(node.spec.taints)
@@ -202,6 +203,7 @@ class ClusterState:
         self.names[slot] = ""
         self.exists[slot] = False
         self._set_allocatable(slot, {})
+        self.devices.resize(slot, 0)
         self._label(slot, {})
         self._free_slots.append(slot)
         self.nodes_version += 1
@@ -298,7 +300,6 @@ class ClusterState:
         self.allocatable[:, slot] = 0
         for row, amount in rows.items():
             self.allocatable[row, slot] = amount
-        self.devices.resize(slot, amounts.get(GPU, 0))
 
     def _new_slot(self, name: str) -> int:
         if name in self._promised:

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from muster.api import core, errors, muster, volcano
 from muster.api.meta import OwnerReference
+from muster.api.muster.names import QUEUE_PRIORITY
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.controllers.jobs.currency import Currency
-from muster.jobs.allocations import Plan, Seen, make_pods, plan
+from muster.jobs.allocations import Plan, Seen, make_pods, plan, urgency
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer
 from muster.runtime.keeping import keep
@@ -103,7 +104,7 @@ class _Keeper:
         if decided.status is not None:
             _check(await self._current.write(key, [_status(found, decided.status)]))
         self._forget_gone(key, seen.gone)
-        writes = [*_deletes(seen, decided), *_creates(found, seen, decided)]
+        writes = [*_deletes(seen, decided), *_reranks(seen, decided), *_creates(found, seen, decided)]
         results = await self._current.write(key, writes)
         self._tell(found, writes, results)
         _check(results)
@@ -146,6 +147,13 @@ def _creates(found: Object, seen: Seen, decided: Plan) -> Iterator[Write]:
     if decided.created:
         for pod in make_pods(seen.allocation, found.document(), decided.created):
             yield Create(core.POD, pod, _OPTIONS)
+
+
+def _reranks(seen: Seen, decided: Plan) -> Iterator[Write]:
+    said = {QUEUE_PRIORITY: None, **urgency(seen.allocation)}
+    for pod in decided.reranked:
+        body = {"metadata": {"uid": pod.metadata.uid, "annotations": said}}
+        yield Patch(core.POD, Key(pod.metadata.namespace, pod.metadata.name), body, options=_OPTIONS)
 
 
 def _deletes(seen: Seen, decided: Plan) -> Iterator[Write]:

@@ -55,7 +55,7 @@ def pools(ground: Ground) -> list[Pool]:
 
 def pool(queue: kueue.ClusterQueue, ground: Ground) -> Pool:
     nodes = [node for node in ground.nodes if _is_in(node, queue, ground.flavors)]
-    resource = GPU if any(_amount(node, GPU) for node in nodes) else CPU
+    resource = GPU if any(_has(node, GPU) for node in nodes) else CPU
     amounts = [_amount(node, resource) for node in nodes]
     name = queue.metadata.name
     return Pool(
@@ -76,6 +76,11 @@ def _is_in(node: core.Node, queue: kueue.ClusterQueue, flavors: Mapping[str, kue
     labels = (node.metadata.labels or {}).items()
     found = [flavors[name] for name in named if name in flavors]
     return any((flavor.spec.node_labels or {}).items() <= labels for flavor in found)
+
+
+def _has(node: core.Node, resource: str) -> bool:
+    """Also where it is not to be used for now: what a slot is does not change with that."""
+    return bool(quantity.parsed_or_none((node.status.capacity or node.status.allocatable or {}).get(resource)))
 
 
 def _amount(node: core.Node, resource: str) -> int:

@@ -40,6 +40,8 @@ SLICE_OF_ANNOTATION: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
 ELASTIC_ANNOTATION: Final = "kueue.x-k8s.io/elastic-job"
 ALLOWED_FLAVORS_ANNOTATION: Final = "kueue.x-k8s.io/workload-allowed-resource-flavors"
 PART_OF_ANNOTATION: Final = "muster.dev/part-of"
+QUEUED_SINCE: Final = "muster.dev/queued-since"
+"""Instead of when it was made: who is moved in a queue is given another time to have come."""
 JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 _INT32: Final = 2**31
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
@@ -291,7 +293,23 @@ class WorkloadInfo(Told):
                 and preempted.last_transition_time
             ):
                 return Instant(timestamps.parse(preempted.last_transition_time) + 0.001)
-        return self.created
+        said = (self.view.metadata.annotations or {}).get(QUEUED_SINCE)
+        return self.created if said is None else _moved(said, self.created)
+
+
+def queued_since(view: kueue.Workload) -> Instant:
+    """When it came, or what somebody has set instead to move it in its queue."""
+    created = _instant(view.metadata.creation_timestamp)
+    said = (view.metadata.annotations or {}).get(QUEUED_SINCE)
+    return created if said is None else _moved(said, created)
+
+
+def _moved(said: str, created: Instant) -> Instant:
+    """What makes no sense counts for nothing."""
+    try:
+        return timestamps.parse(said)
+    except timestamps.BadTimestamp:
+        return created
 
 
 def _instant(text: str | None) -> Instant:

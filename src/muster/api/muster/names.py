@@ -9,6 +9,10 @@ RANK_LABEL: Final = "muster.dev/rank"
 TASK_LABEL: Final = "muster.dev/task"
 TASK_TYPE_LABEL: Final = "muster.dev/task-type"
 
+QUEUE_PRIORITY: Final = "muster.dev/queue-priority"
+"""An annotation of pods: which of those that are as important goes first, from -99 to 99, the higher the sooner. Unlike
+a pod's priority it may change while the pod waits, and nobody is preempted for it."""
+
 PREEMPTING: Final = "Preempting"
 """A condition: somebody else needs the room. It is asked to stop, and made to when its time is up."""
 TERMINATED: Final = "Terminated"

@@ -9,11 +9,13 @@ from typing import Final
 from muster.api import muster, raw
 from muster.api.documents import child, objects
 from muster.api.kueue.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL
-from muster.api.muster.names import ALLOCATION_LABEL, RANK_LABEL, TASK_LABEL, TASK_TYPE_LABEL
+from muster.api.muster.names import ALLOCATION_LABEL, QUEUE_PRIORITY, RANK_LABEL, TASK_LABEL, TASK_TYPE_LABEL
 from muster.api.raw import JSON, Document
 from muster.api.volcano.grouping import GROUP_ANNOTATION
 from muster.jobs.volcano import minimum
 
+USUAL: Final = 42
+"""As Determined counts priorities: from 1 to 99, and the lower the more urgent."""
 _OF_THE_QUEUE: Final = (QUEUE_LABEL, PRIORITY_CLASS_LABEL)
 """Labels of what queues itself: on a pod of something that does, they would mean nothing."""
 
@@ -43,6 +45,12 @@ def make_group(allocation: muster.Allocation) -> Document:
     }
 
 
+def urgency(allocation: muster.Allocation) -> dict[str, str]:
+    """What its pods say of how urgent it is; nothing where that is as usual."""
+    priority = allocation.spec.priority
+    return {} if priority in (None, USUAL) else {QUEUE_PRIORITY: str(USUAL - (priority or 0))}
+
+
 def is_gang(allocation: muster.Allocation) -> bool:
     """One pod alone needs nobody to wait for."""
     return (allocation.spec.pods or 1) > 1
@@ -53,7 +61,7 @@ def _pod(allocation: muster.Allocation, template: Document, rank: int) -> Docume
     metadata, spec = child(made, "metadata"), child(made, "spec")
     name, meta = pod_name(allocation.metadata.name, rank), allocation.metadata
     labels = {key: value for key, value in child(metadata, "labels").items() if key not in _OF_THE_QUEUE}
-    annotations = {**child(metadata, "annotations")}
+    annotations = {**child(metadata, "annotations"), **urgency(allocation)}
     if is_gang(allocation):
         annotations[GROUP_ANNOTATION] = meta.name
     variables = _variables(name, rank)

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from muster.api import conditions, core, muster, timestamps, volcano
 from muster.api.documents import child
 from muster.api.meta import Instant
-from muster.api.muster.names import BEGUN, PREEMPTING, TERMINATED, EndReason, Phase, ResourcePhase
+from muster.api.muster.names import (
+    BEGUN,
+    PREEMPTING,
+    QUEUE_PRIORITY,
+    TERMINATED,
+    EndReason,
+    Phase,
+    ResourcePhase,
+)
 from muster.api.muster.views import AllocatedResource
 from muster.api.raw import Document
 from muster.jobs.allocations import making, reading
@@ -37,6 +45,8 @@ class Plan:
     """To delete."""
     group_created: Document | None = None
     is_group_deleted: bool = False
+    reranked: Sequence[core.Pod] = ()
+    """Pods that wait for a node, and do not say yet how urgent the allocation is now."""
     status: Document | None = None
     """What to merge into the status; None: it is as it should be."""
     again_after: float | None = None
@@ -107,8 +117,14 @@ def _beginning(seen: Seen, by_rank: Mapping[int, core.Pod], now: Instant) -> Pla
         created=missing,
         ended=surplus,
         group_created=making.make_group(allocation) if needs_group else None,
+        reranked=[pod for pod in present if _is_misranked(pod, making.urgency(allocation))],
         status=_difference(seen, _Status(Phase.PENDING, resources, present, now)),
     )
+
+
+def _is_misranked(pod: core.Pod, wanted: Mapping[str, str]) -> bool:
+    said = (pod.metadata.annotations or {}).get(QUEUE_PRIORITY)
+    return not pod.spec.node_name and said != wanted.get(QUEUE_PRIORITY)
 
 
 # While it runs, and its end
