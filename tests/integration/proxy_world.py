@@ -15,9 +15,9 @@ from muster.api import errors
 from muster.runtime.clock import SystemClock
 from muster.server.determined.authenticating import Credentials
 from muster.server.listening import listening
-from muster.server.proxy import Proxy
 from muster.server.proxy.admitting import Admission, Affiliation
 from muster.server.proxy.exchanges import Timeouts
+from muster.server.proxy.proxying import Proxy
 from muster.store.embedded import EmbeddedStore
 from muster.tasks.contract import ProxyPort
 from muster.tasks.proxies import ProxyTable

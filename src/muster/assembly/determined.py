@@ -37,8 +37,8 @@ from muster.server.determined.cluster_facts import ClusterFacts
 from muster.server.determined.master import About, Live, SsoProvider
 from muster.server.determined.router import Router
 from muster.server.identities import Identities
-from muster.server.proxy import Proxy
 from muster.server.proxy.admitting import Admission, RecordedAffiliations
+from muster.server.proxy.proxying import Proxy
 from muster.settings.sections import Security
 from muster.store.protocol import Selection, Store
 from muster.tasks.proxy_tokens import ProxyTokens
@@ -60,6 +60,7 @@ class Surroundings:
     root_token: str
     live: Live
     log: LogRing
+    queues: Queues
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class Core:
     metrics: Registry
     live: LiveSettings
     trusted: str
+    queues: Visibility
     app: App
 
 
@@ -95,6 +96,7 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
         scheduler = SchedulingController(store, clock, make_engine)
         metrics = Registry()
         quota = QuotaController(store, clock, quota_settings, metrics)
+        queues = Visibility(quota, clock)
         application = app.build(
             store=store,
             registry=REGISTRY,
@@ -104,7 +106,7 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
             ),
             node_logs=local_logs,
             version=VERSION,
-            lookouts=Lookouts(scheduler.decisions, Visibility(quota, clock), metrics.pieces),
+            lookouts=Lookouts(scheduler.decisions, queues, metrics.pieces),
         )
         application.expect_more()
         components = {**controllers(store, clock, scheduler, quota), **_renewal(secure, clock)}
@@ -121,7 +123,7 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
         kubeconfig = settings.data / "kubeconfig"
         write_private(kubeconfig, raw.to_yaml(_kubeconfig(url, tokens.admin, settings.platform.security.tls)))
         trusted = _trusted(settings.platform.security.tls)
-        yield Core(store, clock, url, kubeconfig, tokens, local_logs, metrics, live, trusted, application)
+        yield Core(store, clock, url, kubeconfig, tokens, local_logs, metrics, live, trusted, queues, application)
 
 
 @contextlib.asynccontextmanager

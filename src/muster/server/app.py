@@ -22,7 +22,6 @@ from muster.runtime.clock import Clock
 from muster.runtime.metrics import CONTENT_TYPE
 from muster.server import access, paths
 from muster.server.access import Authenticator, Identity
-from muster.server.determined.router import Router
 from muster.server.exchange import (
     Answer,
     ClientGone,
@@ -36,7 +35,6 @@ from muster.server.exchange import (
 )
 from muster.server.kubernetes import KubernetesApi
 from muster.server.logs import NodeLogs
-from muster.server.proxy import Proxy
 from muster.server.proxy.refusing import refuse_socket
 from muster.server.visibility import Visibility, VisibilityApi
 from muster.store.protocol import Store
@@ -90,6 +88,26 @@ class Lookouts:
 NO_LOOKOUTS = Lookouts()
 
 
+class Mounted(Protocol):
+    """An API beside the one of Kubernetes. Not named here: it takes long to load, and this module is needed first."""
+
+    async def answer(self, request: Request) -> Answer | None:
+        """None for paths that it does not serve."""
+        ...
+
+    def nothing_at(self, path: str) -> Response: ...
+
+
+class Services(Protocol):
+    """What tasks serve, passed on."""
+
+    def serves(self, scope: Scope) -> bool: ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Views:
     """Answers that come from those who decide, instead of the store."""
 
@@ -126,10 +144,10 @@ class App:
 
     def __init__(self, kubernetes: KubernetesApi, authenticator: Authenticator, version: Version, views: Views) -> None:
         self._kubernetes = kubernetes
-        self._determined: Router | None = None
+        self._determined: Mounted | None = None
         self._identify: Identify | None = None
         self._pages: Sequence[Pages] = ()
-        self._proxy: Proxy | None = None
+        self._proxy: Services | None = None
         self._views = views
         self._authenticator = authenticator
         self._version = version
@@ -144,10 +162,10 @@ class App:
 
     def mount(
         self,
-        determined: Router | None = None,
+        determined: Mounted | None = None,
         identify: Identify | None = None,
         pages: Sequence[Pages] = (),
-        proxy: Proxy | None = None,
+        proxy: Services | None = None,
     ) -> None:
         """Serves Determined's API beside the others. With `identify`, its users may use the others as well. `proxy`
         passes on what is below its prefix, and all WebSockets there are."""
