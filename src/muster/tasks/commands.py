@@ -71,6 +71,7 @@ class Tasks:
     def __init__(self, services: Services, submitter: Submitter) -> None:
         self._services = services
         self.submitter = submitter
+        self.idle = services.idle
 
     def attach(self) -> None:
         allocations = self._services.allocations
@@ -87,7 +88,7 @@ class Tasks:
             if run is None:
                 await self._end(task.id, services.clock.now())
             elif run.phase != "TERMINATED":
-                services.idle.watch(task.id, run.id, config_fields.duration(task.config.get("idle_timeout")))
+                self.idle.watch(task.id, run.id, config_fields.duration(task.config.get("idle_timeout")))
         kept = [task.id for task in rows if task.allocation is not None]
         generic = await services.database.read(
             lambda connection: task_records.listed(connection, TaskFilter(types=[TaskType.GENERIC.value]))
@@ -143,7 +144,7 @@ class Tasks:
         await self._services.database.write(lambda c: task_records.change(c, task.id, {"config": config}))
 
     def busy(self, task: str) -> None:
-        self._services.idle.busy(task)
+        self.idle.busy(task)
 
     # Generic tasks
 
@@ -201,7 +202,7 @@ class Tasks:
     # When they end
 
     async def _exited(self, exited: Exited) -> None:
-        self._services.idle.forget(exited.task)
+        self.idle.forget(exited.task)
         await self._end(exited.task, exited.state.ended_at or self._services.clock.now())
         await self._services.contexts.delete(exited.task)
 
@@ -223,9 +224,10 @@ class Tasks:
             kept = {name: value for name, value in found.snapshot.items() if name not in _SECRETS}
             task_records.change(connection, task, {"ended": found.ended or at, "snapshot": kept})
 
+        # Its sessions first: what has ended must not be able to do anything any more.
+        await self._services.accounts.accounts.close_task(task)
         await self._services.database.write(end)
         await self._services.logs.ended(task)
-        await self._services.accounts.accounts.close_task(task)
 
     # Workspaces that are deleted
 
