@@ -18,11 +18,15 @@ from muster.accounts import bootstrapping
 from muster.accounts.callers import Caller, UserId, WorkspaceId
 from muster.accounts.lifespans import Lifespans
 from muster.accounts.passwords import Passwords
+from muster.accounts.removing import Occupant
 from muster.accounts.services import AccountServices
 from muster.api.kueue import CLUSTER_QUEUE
+from muster.assembly import overseeing
 from muster.assembly.configured import ServeSettings
 from muster.assembly.controlling import Component
 from muster.assembly.interactive import Setting, interactive_tasks
+from muster.assembly.overseeing import Oversight, Scene
+from muster.assembly.private_files import token
 from muster.assembly.tasking import TaskServices, task_services
 from muster.engines.sizing import Auxiliary
 from muster.records import Database
@@ -41,6 +45,7 @@ from muster.server.proxy.admitting import Admission, RecordedAffiliations
 from muster.server.proxy.proxying import Proxy
 from muster.settings.sections import Security
 from muster.store.protocol import Selection, Store
+from muster.tasks.cluster_views import Queues
 from muster.tasks.proxy_tokens import ProxyTokens
 from muster.version import VERSION
 
@@ -84,8 +89,14 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
     async with contextlib.AsyncExitStack() as stack:
         database = await _database(settings, stack)
         passwords = Passwords(may_be_blank=is_loopback(settings.platform.host))
+        occupants: list[Occupant] = []  # filled below: those who keep something in workspaces need accounts first
         accounts = AccountServices.over(
-            database, around.clock, passwords, _Pools(around.store), lifespans=_lifespans(security)
+            database,
+            around.clock,
+            passwords,
+            _Pools(around.store),
+            occupants=occupants,
+            lifespans=_lifespans(security),
         )
         first = await bootstrapping.bootstrap(
             database, around.clock, passwords, accounts.accounts, security.initial_user_password or None
@@ -102,12 +113,15 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
         tokens = await ProxyTokens.load(database)
         setting = Setting(around.store, around.clock, settings.data, around.url, around.trusted, await facts.id())
         interactive = await interactive_tasks(settings.platform, setting, tasks, accounts, tokens)
+        occupants.append(interactive.tasks)
+        overseen = await stack.enter_async_context(_oversight(settings, around, auxiliary, tasks, accounts))
         routes = [
             *master.routes(about, facts, around.live, around.log),
             *me.routes(accounts.accounts),
             *account_routes.routes(accounts),
             *tasks.routes(accounts.authorizer),
             *interactive.routes,
+            *overseen.routes,
         ]
         credentials = Credentials(accounts.accounts.authenticate, around.root_token, await _root(accounts))
         router = Router(routes, credentials.caller, accounts.authorizer, accounts.refusals.note)
@@ -121,10 +135,24 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
             "records of refusals": accounts.refusals.run,
             **tasks.components,
             **interactive.components,
+            **overseen.components,
         }
         password = None if first is None else first.generated
-        pages: Sequence[Pages] = (*sso, ApiPages(lambda: openapi.document(routes, VERSION)))
+        tables = overseeing.pages(overseen, credentials.caller, accounts)
+        pages: Sequence[Pages] = (*sso, *tables, ApiPages(lambda: openapi.document(routes, VERSION)))
         yield Determined(router, proxy, identities.identify, pages, accounts, tasks, components, password)
+
+
+def _oversight(
+    settings: ServeSettings,
+    around: Surroundings,
+    auxiliary: Auxiliary,
+    tasks: TaskServices,
+    accounts: AccountServices,
+) -> contextlib.AbstractAsyncContextManager[Oversight]:
+    key = token(settings.data / "webhook-key")
+    scene = Scene(around.store, around.clock, around.queues, around.url, key, auxiliary)
+    return overseeing.oversight(scene, settings.platform.webhooks, tasks, accounts)
 
 
 async def _database(settings: ServeSettings, stack: contextlib.AsyncExitStack) -> Database:

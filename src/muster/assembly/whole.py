@@ -45,7 +45,13 @@ async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
 async def completed(found: Core, settings: ServeSettings) -> AsyncIterator[Platform]:
     """With records, accounts, tasks and their API."""
     around = Surroundings(
-        found.store, found.clock, found.url, found.trusted, found.tokens.admin, found.live, found.live.ring,
+        found.store,
+        found.clock,
+        found.url,
+        found.trusted,
+        found.tokens.admin,
+        found.live,
+        found.live.ring,
         found.queues,
     )
     async with determined(settings, around) as api:

@@ -120,6 +120,16 @@ class RetentionPolicy(Section, frozen=True):
     log_retention_days: Annotated[int, msgspec.Meta(ge=-1, le=32_767)] = -1
 
 
+class Webhooks(Section, frozen=True):
+    """`signing_key`: by which receivers know that events are ours; where it is empty, one is made up and kept in the
+    data directory. `base_url`: of the web page, for links in messages. `allowed_networks`: that are not public, and may
+    be called all the same, as in 10.1.0.0/16."""
+
+    signing_key: Secret = ""
+    base_url: str = ""
+    allowed_networks: Sequence[str] = ()
+
+
 class PlatformSettings(Section, frozen=True):
     """`url`: what others reach the server by, where that is not the address it listens on. `database`: of the records;
     an SQLite file in the data directory where it is empty. `scheduler`, `quota` and `admission` name files."""
@@ -134,6 +144,7 @@ class PlatformSettings(Section, frozen=True):
     task_container_defaults: Mapping[str, JSON] = {}
     tasks: Tasks = Tasks()
     retention_policy: RetentionPolicy = RetentionPolicy()
+    webhooks: Webhooks = Webhooks()
     scheduler: str = ""
     quota: str = ""
     admission: str = ""
