@@ -60,14 +60,17 @@ class Harness:
         await self._allocations.send(live, BecameDaemon(self._clock.now(), resource))
 
     async def proxy_address(self, allocation: AllocationId, address: str) -> None:
-        """Raises BadRequest: it may only name itself, since the server will connect there for others."""
+        """Raises BadRequest: it may only name itself, since the server will connect there for others. Raises Unavailable
+        as long as nobody knows where that is."""
         live = await self._allocations.find(allocation)
         known = {part.resource.address for part in live.state.parts if part.resource.address}
         try:
             wanted = str(ipaddress.ip_address(address))
         except ValueError as error:
             raise errors.BadRequest(f"proxyAddress: {address!r} is not an IP address") from error
-        if known and wanted not in known:
+        if not known:
+            raise errors.Unavailable("it is not known yet where this allocation runs; ask again")
+        if wanted not in known:
             raise errors.BadRequest(f"proxyAddress: {wanted} is not an address of this allocation")
         if live.kept.proxies:
             await self._allocations.send(live, ProxyTold(self._clock.now(), wanted))
