@@ -126,11 +126,16 @@ class Tasks:
 
     async def kill(self, by: By, task: Task) -> None:
         """Of one that is over: nothing happens."""
-        if task.type == TaskType.GENERIC and task.ended is None:
+        await self._kill(task, f"killed by {by.caller.username}")
+
+    async def _kill(self, task: Task, reason: str) -> None:
+        if task.ended is not None:
+            return
+        if task.type == TaskType.GENERIC:
             await self._cancel(task)
         run = task.allocation
-        if task.ended is None and run is not None:
-            await self._services.allocations.signal(run.id, Signal.KILL, f"killed by {by.caller.username}")
+        if run is not None:
+            await self._services.allocations.signal(run.id, Signal.KILL, reason)
 
     async def set_priority(self, task: Task, priority: int) -> None:
         """Raises BadRequest, Conflict where it has ended."""
@@ -241,9 +246,5 @@ class Tasks:
         while await self.is_in(workspace, project):
             page = await self._services.database.read(lambda c: task_records.listed(c, chosen))
             for task in page.items:
-                run = task.allocation
-                if task.ended is None and run is not None:
-                    await self._services.allocations.signal(run.id, Signal.KILL, "its workspace is deleted")
-                elif task.ended is None:
-                    await self._end(task.id, self._services.clock.now())
+                await self._kill(task, "its workspace is deleted")
             await self._services.clock.sleep(_VACATE_SECONDS)

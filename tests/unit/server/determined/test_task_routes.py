@@ -438,6 +438,28 @@ async def test_generic_tasks_that_will_not_do(life: Life, body: dict[str, Any], 
     assert says in found.message
 
 
+# Workspaces that are deleted
+
+
+async def test_tasks_end_with_their_workspace(life: Life) -> None:
+    made = (await life.api("POST", "/workspaces", {"name": "team"}))["workspace"]["id"]
+    runs = await launch(life, workspaceId=made)
+    project = (await life.api("POST", f"/workspaces/{made}/projects", {"name": "p", "workspaceId": made}))["project"][
+        "id"
+    ]
+    paused = await generic(life, config='entrypoint: "x"', projectId=project)
+    await life.until_runs(paused)
+    await life.api("POST", f"/tasks/{paused}/pause")
+    await life.until_state(paused, "PAUSED")
+    elsewhere = await launch(life)
+    assert await life.tasks.is_in(made, None)
+    await life.tasks.vacate(made, None)
+    assert not await life.tasks.is_in(made, None)
+    for task in (runs, paused):
+        assert (await life.tasks.get(task)).ended is not None
+    assert (await life.tasks.get(elsewhere)).ended is None
+
+
 # Idleness
 
 
