@@ -1,9 +1,9 @@
 """The environment and command line of a container. Pure: what it refers to is fetched by the caller.
 
-The base is small: PATH, HOME, USER and LANG of the agent, and inside the pod's directory a TMPDIR and the file
-`MUSTER_TERMINATION_LOG`, whose content becomes the message of the container's end. Host processes have
-no mount namespace of their own, so a volume cannot appear at its mountPath; instead `MUSTER_VOLUME_<NAME>` names its
-path (see `agent.volumes`).
+The base is small: PATH, HOME, USER and LANG of the agent, its Python as `MUSTER_PYTHON` for what finds no other, and
+inside the pod's directory a TMPDIR and the file `MUSTER_TERMINATION_LOG`, whose content becomes the message of the
+container's end. A volume does not appear at its mountPath, unless the pod asks for that; `MUSTER_VOLUME_<NAME>` names
+its path (see `agent.volumes`).
 """
 
 import re

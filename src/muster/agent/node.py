@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import random
+import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -375,7 +376,8 @@ def _on_node(name: str) -> FieldSelector:
 
 
 def _own_environment() -> dict[str, str]:
-    return {name: os.environ[name] for name in environment.INHERITED if name in os.environ}
+    own = {name: os.environ[name] for name in environment.INHERITED if name in os.environ}
+    return {**own, "MUSTER_PYTHON": sys.executable}
 
 
 def _is_plain(uid: str) -> bool:
