@@ -115,7 +115,7 @@ def test_a_command_runs_and_its_lines_are_with_the_server_when_it_has_ended(
     assert done.returncode == 7
     work = str(glue.parent / "run" / "workdir")
     out = [line for line in told.lines if line["stdtype"] == "stdout"]
-    assert [line["log"] for line in out] == ["out\n", "ERROR: bad\n", f"{work}\n", "yes\n", "rest\n"]
+    assert [line["log"] for line in out] == ["out\n", "bad\n", f"{work}\n", "yes\n", "rest\n"]
     assert (out[1]["rank_id"], out[1]["level"]) == (3, "LOG_LEVEL_ERROR")
     assert {"task_id": "t1", "allocation_id": "t1.1", "container_id": "t1.1-0", "agent_id": "n1"}.items() <= out[
         0
@@ -201,14 +201,16 @@ def test_lines_are_cut_where_they_end_or_are_too_long() -> None:
     ("text", "level"),
     [
         ("INFO: x", "LOG_LEVEL_INFO"),
-        ("[2024-01-01 00:00:00] WARN | x", "LOG_LEVEL_WARNING"),
-        ("[ERROR] x", "LOG_LEVEL_ERROR"),
+        ("WARNING: x", "LOG_LEVEL_WARNING"),
         ("nothing INFO: x", None),
         ("INFORMATION: x", None),
+        ("INFO:x", None),
     ],
 )
 def test_levels_are_seen_where_lines_begin_with_them(text: str, level: str | None) -> None:
-    assert shipping.entry(text, "stdout", {}).get("level") == level
+    found = shipping.entry(text, "stdout", {})
+    assert found.get("level") == level
+    assert found["log"] == ("x\n" if level else f"{text}\n")
 
 
 @pytest.mark.parametrize(

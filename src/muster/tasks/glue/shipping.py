@@ -23,8 +23,7 @@ LONGEST_LINE = 64 * 1024
 _GATHER_SECONDS = 0.1
 _PATIENCE_SECONDS = 600.0
 _RANK = re.compile(r" ?\[rank=(\d+)\] ?")
-_LEVEL = re.compile(r"\s*(?:\[[^\]]{0,64}\]\s*)?\[?(TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b[\]:| ]")
-_LEVELS = {"WARN": "WARNING", "FATAL": "CRITICAL"}
+_LEVEL = re.compile(r"(TRACE|DEBUG|INFO|WARNING|ERROR|CRITICAL): ")
 
 
 def entry(text: str, stdtype: str, common: Mapping[str, object]) -> dict[str, object]:
@@ -41,7 +40,9 @@ def entry(text: str, stdtype: str, common: Mapping[str, object]) -> dict[str, ob
         text = text[rank.end() :]
     level = _LEVEL.match(text)
     if level is not None:
-        found["level"] = "LOG_LEVEL_" + _LEVELS.get(level.group(1), level.group(1))
+        # Told apart, since whoever shows a line puts its level before it.
+        found["level"] = "LOG_LEVEL_" + level.group(1)
+        text = text[level.end() :]
     found["log"] = text + "\n"
     return found
 
