@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -11,9 +12,18 @@ from pathlib import Path
 import pytest
 
 from muster.agent import mounting
+from muster.agent.devices import Grant
+from muster.agent.environment import Sources
 from muster.agent.host_process import HostProcessRuntime
 from muster.agent.logs import LogOptions
+from muster.agent.peers import Resolver
+from muster.agent.ports import Ports
+from muster.agent.preparing import Preparation, Supplies, Wanted
 from muster.agent.runtime import Attempt, Launch, Mount
+from muster.api import core, raw
+from muster.api.kinds import Kind
+from muster.api.objects import Key, Object
+from muster.api.raw import Document
 from muster.runtime.clock import SystemClock
 
 SCRIPT = str(Path(mounting.__file__))
@@ -142,3 +152,51 @@ async def test_the_runtime_gives_an_attempt_its_mounts(tmp_path: Path, place: st
     output = b"".join([chunk async for chunk in runtime.logs(attempt, LogOptions())])
     assert output.decode().strip() == str(tmp_path)
     await runtime.close()
+
+
+async def _denied() -> bool:
+    return False
+
+
+async def _allowed() -> bool:
+    return True
+
+
+async def _no_pod(_kind: Kind, _key: Key) -> Object | None:
+    return None
+
+
+async def test_where_it_is_not_permitted_the_pod_is_told(tmp_path: Path) -> None:
+    document = {
+        "metadata": {"name": "p", "namespace": "default", "uid": "u", "annotations": {"muster.dev/mounts": "private"}},
+        "spec": {
+            "containers": [
+                {"name": "main", "command": ["true"], "volumeMounts": [{"name": "run", "mountPath": "/run/determined"}]}
+            ],
+            "volumes": [{"name": "run", "emptyDir": {}}],
+        },
+    }
+    pod = Object(core.POD, raw.encode(document))
+
+    async def nothing(_pod: core.Pod) -> Sources:
+        return Sources()
+
+    async def announce(_pod: Object, _condition: Document) -> None:
+        return
+
+    for can_mount, mounts in ((_denied, 0), (_allowed, 1)):
+        supplies = Supplies(
+            host_ip="10.0.0.1",
+            base={},
+            allocatable={},
+            fetch=nothing,
+            resolver=Resolver(_no_pod, SystemClock()),
+            ports=Ports(random.Random(1)),
+            announce=announce,
+            can_mount=can_mount,
+        )
+        wanted = Wanted(pod.read(core.Pod).spec.containers[0], Attempt(tmp_path, 0), tmp_path / "message", Grant({}))
+        launch = await Preparation(tmp_path, supplies).launch(pod, wanted)
+        assert len(launch.mounts) == mounts
+        assert ("MUSTER_UNMOUNTED" in launch.env) is (mounts == 0)
+        assert Path(launch.env["MUSTER_VOLUME_RUN"]).is_dir()
