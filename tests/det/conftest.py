@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.det.det_client import DET, Det, Forks
 from tests.det.det_platform import DetPlatform, det_platform
+from tests.det.det_tasks import Watcher
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,3 +40,16 @@ def platform(request: pytest.FixtureRequest, forks: Forks) -> Iterator[DetPlatfo
 def det(platform: DetPlatform) -> Det:
     """The administrator."""
     return platform.admin
+
+
+@pytest.fixture(scope="module")
+def watch(platform: DetPlatform, det: Det) -> Watcher:
+    """The administrator, without the client."""
+    return Watcher(platform, det, platform.token(det))
+
+
+@pytest.fixture
+def emptied(watch: Watcher) -> Iterator[None]:
+    """Nothing runs when a test ends, whatever has become of it."""
+    yield
+    watch.end_all()

@@ -170,6 +170,7 @@ class Det:
             "DET_USER": self.user,
             "DET_PASS": self.password,
             "COLUMNS": "400",
+            "BROWSER": "echo %s",  # opening an address prints it
         }
 
     def __call__(self, *arguments: str, code: int = 0, text: str = "", timeout: float = 60.0) -> Outcome:
