@@ -126,7 +126,7 @@ class Tasks:
 
     async def kill(self, by: By, task: Task) -> None:
         """Of one that is over: nothing happens."""
-        await self._kill(task, f"killed by {by.caller.username}")
+        await self._kill(task, f"user {by.caller.username} asked for it")
 
     async def _kill(self, task: Task, reason: str) -> None:
         if task.ended is not None:
@@ -164,7 +164,7 @@ class Tasks:
         await self._set_state(task.id, GenericState.STOPPING_PAUSED)
         run = task.allocation
         assert run is not None
-        await self._services.allocations.signal(run.id, Signal.TERMINATE, f"paused by {by.caller.username}")
+        await self._services.allocations.signal(run.id, Signal.TERMINATE, f"user {by.caller.username} paused it")
 
     async def unpause(self, task: Task) -> None:
         """Raises Conflict."""
@@ -246,5 +246,5 @@ class Tasks:
         while await self.is_in(workspace, project):
             page = await self._services.database.read(lambda c: task_records.listed(c, chosen))
             for task in page.items:
-                await self._kill(task, "its workspace is deleted")
+                await self._kill(task, "its workspace was deleted")
             await self._services.clock.sleep(_VACATE_SECONDS)

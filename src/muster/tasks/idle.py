@@ -62,4 +62,4 @@ class IdleWatch:
                 continue
             self.forget(task)
             _log.info("task %s is idle for more than %g s", task, watched.seconds)
-            await self._end(watched.allocation, f"idle for more than {watched.seconds:g} s")
+            await self._end(watched.allocation, f"being idle for more than {watched.seconds:g} s")

@@ -88,7 +88,7 @@ async def test_each_kind_is_launched_listed_got_and_killed(life: Life, kind: str
     await life.until_ended(task)
     got = await life.api("GET", f"/{kind}s/{task}")
     assert got[kind]["state"] == "STATE_TERMINATED"
-    assert "killed by admin" in got[kind]["exitStatus"]
+    assert "killed after user admin asked for it" in got[kind]["exitStatus"]
     await life.api("POST", f"/{kind}s/{task}/kill")  # again
 
 
