@@ -13,6 +13,7 @@ import pytest
 from muster.accounts.callers import Caller, UserId, WorkspaceId
 from muster.accounts.permissions import Permission
 from muster.runtime.clock import SystemClock
+from muster.server import exchange
 from muster.server.determined import wire
 from muster.server.determined.authenticating import Credentials
 from muster.server.determined.router import Router
@@ -217,6 +218,19 @@ async def test_who_is_unknown_is_told_so_also_in_the_middle_of_a_large_upload(ur
             assert reply.status == 401
         async with nobody.post(f"{url}/api/v1/public", data=BytesIO(b"x" * MANY)) as reply:
             assert reply.status == 413
+
+
+async def test_who_announces_too_much_and_sends_nothing_is_not_waited_for(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "_MAX_DRAINING_SECONDS", 0.01)
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    head = "POST /api/v1/things HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ann-token\r\n"
+    writer.write(f"{head}Content-Length: {10 * 2**30}\r\n\r\n{{".encode())
+    async with asyncio.timeout(5):
+        assert b" 413 " in await reader.readline()
+    writer.close()
 
 
 async def test_a_long_poll_answers_when_its_time_is_up(url: str, session: aiohttp.ClientSession) -> None:

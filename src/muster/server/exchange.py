@@ -5,9 +5,9 @@ at its deadline, when the client leaves, or when the server closes; whichever co
 """
 
 import asyncio
+import contextlib
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import parse_qsl
@@ -20,6 +20,7 @@ from muster.api.raw import JSON
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _MAX_QUERY_FIELDS = 1000
+_MAX_DRAINING_SECONDS = 2.0
 _MAX_DRAINED_BYTES = 64 * 1024 * 1024
 _GZIP_FROM_BYTES = 128 * 1024
 
@@ -91,6 +92,20 @@ class Request:
     async def body(self, limit: int = MAX_BODY_BYTES, hint: str = _OBJECT_HINT) -> bytes:
         """The whole body. Raises TooLarge above the limit, after reading on a while without keeping anything:
         a client that is still sending would otherwise see a reset connection instead of the reason."""
+        declared = self.headers.get("content-length", "")
+        if declared.isascii() and declared.isdigit() and int(declared[:18]) > limit:
+            # One that says so, but then sends nothing, is not waited for.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_MAX_DRAINING_SECONDS):
+                    await self._read(0, limit + _MAX_DRAINED_BYTES)
+            raise errors.TooLarge(f"the request body is larger than {limit} bytes; {hint}")
+        size, chunks = await self._read(limit, limit + _MAX_DRAINED_BYTES)
+        if size > limit:
+            raise errors.TooLarge(f"the request body is larger than {limit} bytes; {hint}")
+        return b"".join(chunks)
+
+    async def _read(self, kept: int, most: int) -> tuple[int, list[bytes]]:
+        """How much came, and the content if that was no more than is to be kept."""
         chunks: list[bytes] = []
         size = 0
         while True:
@@ -99,15 +114,12 @@ class Request:
                 raise ClientGone
             chunk: bytes = message.get("body", b"")
             size += len(chunk)
-            if size <= limit:
+            if size <= kept:
                 chunks.append(chunk)
             else:
                 chunks.clear()
-            if not message.get("more_body", False) or size > limit + _MAX_DRAINED_BYTES:
-                break
-        if size > limit:
-            raise errors.TooLarge(f"the request body is larger than {limit} bytes; {hint}")
-        return b"".join(chunks)
+            if not message.get("more_body", False) or size > most:
+                return size, chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +254,7 @@ class Streams:
         return None
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def closing(iterator: AsyncIterator[object]) -> AsyncGenerator[None, None]:
     """Closes an iterator that is a generator inside, as those of stores and log readers are."""
     try:
@@ -265,7 +277,7 @@ async def _end_when_client_leaves(receive: Receive, deadline: asyncio.Timeout) -
 
 
 async def _send_chunks(stream: Stream, outgoing: Outgoing) -> None:
-    async with aclosing(stream.chunks) as chunks:
+    async with contextlib.aclosing(stream.chunks) as chunks:
         first = await anext(chunks, b"") if stream.waits else b""
         await outgoing.start(200, stream.content_type, stream.headers)
         if first:

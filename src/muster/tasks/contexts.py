@@ -54,9 +54,26 @@ def pack(files: Sequence[File]) -> bytes:
         gzip.GzipFile(fileobj=out, mode="wb", compresslevel=3, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w|") as archive,
     ):
+        places = _Places()
         for number, file in enumerate(files):
-            _add(archive, file, f"files[{number}]")
+            _add(archive, file, places, f"files[{number}]")
     return out.getvalue()
+
+
+class _Places:
+    """What is already where: one place cannot be two files, nor a file and a directory."""
+
+    def __init__(self) -> None:
+        self._files: set[str] = set()
+        self._directories: set[str] = set()
+
+    def take(self, path: str, where: str, *, is_file: bool) -> None:
+        """Raises BadRequest."""
+        above = {str(parent) for parent in PurePosixPath(path).parents}
+        if path in self._files or above & self._files or (is_file and path in self._directories):
+            raise errors.BadRequest(f"{where}: {path[:200]!r} is given twice, or is both a file and a directory")
+        self._directories |= above
+        (self._files if is_file else self._directories).add(path)
 
 
 def check(archive: bytes) -> None:
@@ -91,8 +108,9 @@ class _Bounded(io.RawIOBase):
         return found
 
 
-def _add(archive: tarfile.TarFile, file: File, where: str) -> None:
+def _add(archive: tarfile.TarFile, file: File, places: _Places, where: str) -> None:
     path = _safe(file.path, f"{where}.path")
+    places.take(path, f"{where}.path", is_file=file.type != _DIRECTORY)
     member = tarfile.TarInfo(path)
     member.mtime = max(0, min(file.mtime, 2**33 - 1))
     if file.type == _DIRECTORY:

@@ -70,6 +70,17 @@ def test_what_is_wrong_with_a_file_is_named() -> None:
         contexts.pack([File("a", content="é?")])
 
 
+@pytest.mark.parametrize("paths", [("a", "a"), ("a", "a/b"), ("a/b", "a"), ("d/", "d"), ("a", "./a")])
+def test_one_place_is_one_thing(paths: tuple[str, str]) -> None:
+    files = [File(path, type=53 if path.endswith("/") else 48) for path in paths]
+    with pytest.raises(errors.BadRequest, match=r"files\[1\]\.path: .* is given twice, or is both"):
+        contexts.pack(files)
+
+
+def test_a_directory_may_be_given_before_and_after_what_is_in_it() -> None:
+    contexts.pack([File("d", type=53), File("d/x"), File("d", type=53), File("d/y")])
+
+
 def test_too_much_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contexts, "MOST_BYTES", 1000)
     monkeypatch.setattr(contexts, "MOST_FILES", 3)
