@@ -53,15 +53,14 @@ class Settled:
 
 
 def settle(state: str, exited: Exited) -> Settled:
-    """Pure. A run that was preempted for others goes on; one that was paused waits for somebody."""
+    """Pure. A run that had to make room, whether it heard of it or not, goes on; one that was paused waits for
+    somebody."""
     if state == GenericState.STOPPING_CANCELED:
         return Settled(GenericState.CANCELED, True)
     if state == GenericState.STOPPING_PAUSED:
         return Settled(GenericState.PAUSED, False)
-    if exited.ended.is_preempted:
+    if exited.ended.is_preempted or exited.ended.is_killed:
         return Settled(GenericState.ACTIVE, False)
-    if exited.ended.is_killed:
-        return Settled(GenericState.CANCELED, True)
     return Settled(GenericState.ERROR if exited.ended.failure is not None else GenericState.COMPLETED, True)
 
 

@@ -18,7 +18,7 @@ from muster.accounts.callers import Caller, UserId
 from muster.api import core, muster
 from muster.api.kueue.names import PRIORITY_CLASS_LABEL
 from muster.api.objects import Key
-from muster.engines.protocol import Exit, Failure
+from muster.engines.protocol import AllocationId, Exit, Failure
 from muster.records.tables_tasks import ALLOCATIONS
 from muster.settings.sections import PlatformSettings
 from muster.settings.sections import Tasks as TasksSection
@@ -399,6 +399,17 @@ async def test_a_generic_task_is_paused_and_goes_on(life: Life) -> None:
     assert (await life.api("GET", f"/tasks/{task}"))["task"]["taskState"] == "GENERIC_TASK_STATE_COMPLETED"
     assert (await refusal(life, "POST", f"/tasks/{task}/pause")).status == 409
     assert (await refusal(life, "POST", f"/tasks/{task}/unpause")).status == 409
+
+
+async def test_a_generic_task_that_had_to_make_room_goes_on(life: Life) -> None:
+    task = await generic(life, config='entrypoint: "sleep 1"')
+    await life.until_runs(task)
+    life.engine.ask_back(AllocationId(f"{task}.1"))
+    await life.until_runs(task, 2)
+    assert (await life.api("GET", f"/tasks/{task}"))["task"]["taskState"] == "GENERIC_TASK_STATE_ACTIVE"
+    await life.api("POST", f"/tasks/{task}/kill", {"taskId": task})
+    await life.until_ended(task)
+    assert (await life.tasks.get(task)).state == "CANCELED"
 
 
 async def test_generic_tasks_have_children_and_forks(life: Life) -> None:
