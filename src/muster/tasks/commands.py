@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from muster.accounts.audit import By
+from muster.accounts.audit import By, Deed, note
 from muster.accounts.callers import Caller, WorkspaceId
 from muster.accounts.permissions import Permission
 from muster.accounts.projects import ProjectId
@@ -89,10 +89,8 @@ class Tasks:
             elif run.phase != "TERMINATED":
                 self.idle.watch(task.id, run.id, config_fields.duration(task.config.get("idle_timeout")))
         kept = [task.id for task in rows if task.allocation is not None]
-        generic = await services.database.read(
-            lambda connection: task_records.listed(connection, TaskFilter(types=[TaskType.GENERIC.value]))
-        )
-        await services.contexts.keep_only([*kept, *(task.id for task in generic.items)])
+        generic = await services.database.read(lambda c: task_records.ids(c, TaskType.GENERIC.value))
+        await services.contexts.keep_only([*kept, *generic])
 
     # Looking
 
@@ -125,6 +123,9 @@ class Tasks:
 
     async def kill(self, by: By, task: Task) -> None:
         """Of one that is over: nothing happens."""
+        await self._services.database.write(
+            lambda c: note(c, self._services.clock.now(), by, Deed("task.kill", task.id))
+        )
         await self._kill(task, f"user {by.caller.username} asked for it")
 
     async def _kill(self, task: Task, reason: str) -> None:

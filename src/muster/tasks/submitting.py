@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 from uuid import uuid4
 
-from muster.accounts.audit import By
+from sqlalchemy import Connection
+
+from muster.accounts.audit import By, Deed, note
 from muster.accounts.authorizing import Authorizer
 from muster.accounts.callers import WorkspaceId
 from muster.accounts.permissions import Permission
@@ -173,7 +175,7 @@ class Submitter:
             parent=wanted.parent,
             state="ACTIVE" if wanted.kind is TaskType.GENERIC else "",
         )
-        return await self._wholly(self._begun(new, means), task)
+        return await self._wholly(self._begun(by, new, means), task)
 
     async def again(self, task: Task) -> Submitted:
         """A further run of a generic task, as it was configured."""
@@ -186,11 +188,16 @@ class Submitter:
             raise done
         return done
 
-    async def _begun(self, new: NewTask, means: Means) -> Submitted:
+    async def _begun(self, by: By, new: NewTask, means: Means) -> Submitted:
         services = self._services
         now = services.clock.now()
+
+        def record(connection: Connection) -> None:
+            task_records.add(connection, new, now)
+            note(connection, now, by, Deed("task.create", new.id, f"{new.type} in workspace {new.workspace}"))
+
         try:
-            await services.database.write(lambda connection: task_records.add(connection, new, now))
+            await services.database.write(record)
             return await self._launched(new.id, means, 1)
         except Exception:
             await services.contexts.delete(new.id)

@@ -69,7 +69,7 @@ class Task:
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
     """`visible`: the workspaces that may be seen; None for all. `ended_after`: those that ended before are left
-    out."""
+    out. `is_unfinished`: and so are all that have ended."""
 
     types: Sequence[str] = ()
     usernames: Sequence[str] = ()
@@ -77,6 +77,7 @@ class TaskFilter:
     workspace: int = 0
     visible: Collection[WorkspaceId] | None = None
     ended_after: Instant | None = None
+    is_unfinished: bool = False
     order: Order = Order.STARTED
     is_descending: bool = False
     window: Window = field(default=WHOLE)
@@ -126,6 +127,8 @@ def listed(connection: Connection, chosen: TaskFilter) -> Page[Task]:
         query = query.where(TASKS.c.workspace_id.in_(chosen.visible))
     if chosen.ended_after is not None:
         query = query.where(or_(TASKS.c.ended.is_(None), TASKS.c.ended > chosen.ended_after))
+    if chosen.is_unfinished:
+        query = query.where(TASKS.c.ended.is_(None))
     columns: tuple[ColumnElement[object], ...] = (TASKS.c[chosen.order.value], TASKS.c.id)
     ordered = [column.desc() for column in columns] if chosen.is_descending else columns
     page = select_page(connection, query.order_by(*ordered), chosen.window)
@@ -139,6 +142,10 @@ def unfinished(connection: Connection, types: Iterable[str]) -> list[Task]:
     rows = connection.execute(query).all()
     runs = allocation_records.of_tasks(connection, [row.id for row in rows])
     return [_task(row, runs.get(row.id, ())) for row in rows]
+
+
+def ids(connection: Connection, type: str) -> list[str]:
+    return list(connection.scalars(select(TASKS.c.id).where(TASKS.c.type == type)))
 
 
 def children(connection: Connection, task: str) -> list[str]:

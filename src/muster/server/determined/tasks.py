@@ -131,8 +131,7 @@ class _Tasks:
         )
 
     async def _unfinished(self, call: Call) -> Sequence[Task]:
-        page = await self._tasks.list(call.caller, TaskFilter())
-        return [task for task in page.items if task.ended is None]
+        return (await self._tasks.list(call.caller, TaskFilter(is_unfinished=True))).items
 
     async def get(self, call: Call, asked: TaskNamed) -> TaskReply:
         task = await self._tasks.get(asked.task_id)
