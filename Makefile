@@ -23,7 +23,7 @@ demo: $(STAMP)          ## start four nodes, train a model as a gang, show the r
 	$(BIN)/python examples/demo.py
 
 test: $(STAMP)          ## all tests that need no foreign server
-	$(BIN)/python -m pytest -n 4 --dist loadfile
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test-postgres: $(STAMP) ## the tests about records over a real PostgreSQL, which it starts by itself (root: and installs)
 	$(BIN)/python tools/postgres.py -- $(BIN)/python -m pytest -m postgres tests/unit tests/integration

@@ -1,5 +1,6 @@
 """Requests made from our own OpenAPI documents: what a schema allows, and what it does not, is answered in order."""
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 
@@ -11,11 +12,13 @@ from schemathesis.core.result import Ok
 from tests.integration.threaded_server import Running, running_server
 
 DOCUMENTS = [
-    "api/v1",
-    "apis/batch/v1",
-    pytest.param("apis/kueue.x-k8s.io/v1beta1", marks=pytest.mark.slow),
-    pytest.param("apis/batch.volcano.sh/v1alpha1", marks=pytest.mark.slow),
+    ("api/v1", 3),
+    ("apis/batch/v1", 1),
+    ("apis/kueue.x-k8s.io/v1beta1", 5),
+    ("apis/batch.volcano.sh/v1alpha1", 3),
 ]
+"""And one in how many of its operations: requests from large schemas take long to make. Kinds have the same operations
+in the same order, so that all of them come up."""
 _few = settings(
     max_examples=2,
     deadline=None,
@@ -31,8 +34,8 @@ def server() -> Iterator[Running]:
         yield running
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_generated_requests_never_meet_a_failure_of_ours(server, document):
+@pytest.mark.parametrize(("document", "every"), DOCUMENTS)
+def test_generated_requests_never_meet_a_failure_of_ours(server, document, every):
     headers = {"Authorization": f"Bearer {server.address.token}"}
     root = f"{server.address.url}/k8s"
     schema = schemathesis.openapi.from_url(f"{root}/openapi/v3/{document}", headers=headers)
@@ -46,7 +49,7 @@ def test_generated_requests_never_meet_a_failure_of_ours(server, document):
         seen[response.status_code] += 1
         assert response.status_code != 500, response.text
 
-    for found in schema.get_all_operations():
+    for found in itertools.islice(schema.get_all_operations(), 0, None, every):
         assert isinstance(found, Ok), found
         operation = found.ok()
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):

@@ -19,7 +19,7 @@ from muster.runtime.clock import VirtualClock, run_virtual
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Bind, Change, Create, Delete, Patch, Result, Selection, Store, Write, write_one
 
-SEEDS, AT_ONCE, STEPS = 24, 6, 60
+SEEDS, AT_ONCE, STEPS = 12, 6, 60
 FINISHED = ("Succeeded", "Failed")
 
 

@@ -25,7 +25,7 @@ from muster.runtime.clock import VirtualClock, run_virtual
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Bind, Change, Create, Delete, Patch, Selection, Write, write_one
 
-SEEDS, AT_ONCE, STEPS = 24, 6, 60
+SEEDS, AT_ONCE, STEPS = 12, 6, 60
 FINISHED = ("Succeeded", "Failed")
 MAKING = ("Pending", "Running", "Restarting", None)
 ACTIONS = ("AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition", "CompleteJob", "TerminateJob")
