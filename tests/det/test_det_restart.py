@@ -24,6 +24,13 @@ def identities(found: list[psutil.Process]) -> set[tuple[int, float]]:
     return {(process.pid, process.create_time()) for process in found}
 
 
+def program(task: str) -> list[psutil.Process]:
+    """What is around it, and what that has started; not what comes and goes below."""
+    found = processes_of_task(task)
+    around = {process.pid for process in found} - {child.pid for process in found for child in process.children()}
+    return [process for process in found if process.pid in around or process.ppid() in around]
+
+
 def test_tasks_outlive_the_server(det: Det, platform: DetPlatform, watch: Watcher):
     marks = {"counting": new_mark(), "ending": new_mark()}
     end = platform.directory / "end"
@@ -40,8 +47,7 @@ def test_tasks_outlive_the_server(det: Det, platform: DetPlatform, watch: Watche
     watch.until_logged(counting, "count 3")
 
     def running() -> list[set[tuple[int, float]]]:
-        services = [identities(processes_of_task(each)) for each in (notebook, shell)]
-        return [identities(processes(marks["counting"])), *services]
+        return [identities(processes(marks["counting"])), *(identities(program(each)) for each in (notebook, shell))]
 
     before = running()
     assert all(before)

@@ -1,7 +1,14 @@
 """Workspaces, projects, templates, policies, groups and roles, through the unmodified client."""
 
+import contextlib
+
 from tests.det.det_client import Det
-from tests.det.det_platform import DetPlatform
+from tests.det.det_platform import DetPlatform, eventually
+from tests.det.det_tasks import Watcher, new_mark, processes
+
+from muster.sdk import Client, Selection
+from muster.sdk.config import connection
+from muster.sdk.resources import PODS
 
 POLICY = "invariant_config:\n  resources: {priority: 50}\nconstraints: {priority_limit: 10}\n"
 
@@ -33,6 +40,35 @@ def test_workspaces_are_bound_to_namespaces_and_quotas(det: Det):
     det("workspace", "resource-quota", "set", "bound", "4")
     det("workspace", "bindings", "delete", "bound")
     assert "team-b" not in det("workspace", "bindings", "list", "bound").out
+
+
+def test_tasks_of_a_workspace_run_in_its_namespace(det: Det, platform: DetPlatform, watch: Watcher):
+    det("workspace", "create", "apart", "--namespace", "team-c")
+    identity = watch.command("echo here; while :; do sleep 1; done", "-w", "apart")
+    watch.until_logged(identity, "here")
+    assert identity in det("cmd", "list", "-q", "-w", "apart").lines
+    assert det("cmd", "list", "-q", "-w", "Uncategorized").lines == []
+    with contextlib.closing(Client(connection(data=platform.data))) as client:
+        pods = client.list(PODS, Selection(namespace="team-c"))
+    assert [identity in pod["metadata"]["name"] for pod in pods] == [True]
+    slot = next(slot for slot in det("slot", "list", "--json").json if slot["task_name"] != "FREE")
+    assert (slot["type"], identity in slot["allocation_id"]) == ("cpu", True)
+    det("workspace", "resource-quota", "set", "apart", "1")
+    refused = det("cmd", "run", "-d", "-w", "apart", "true", code=1)
+    assert "the workspace may hold 1 slots" in refused.text
+    det("cmd", "kill", identity)
+    watch.until_ended(identity)
+    assert "room again" in det("cmd", "run", "-w", "apart", "echo room again").out
+
+
+def test_the_end_of_a_workspace_is_the_end_of_its_tasks(det: Det, watch: Watcher):
+    det("workspace", "create", "doomed")
+    mark = new_mark()
+    identity = watch.command(f"echo begun; while :; do sleep 1; done # {mark}", "-w", "doomed")
+    watch.until_logged(identity, "begun")
+    det("workspace", "delete", "doomed", "--yes")
+    eventually(lambda: not processes(mark))
+    assert "not found" in det("workspace", "describe", "doomed", code=1).text.lower()
 
 
 def test_projects_live_and_end(det: Det):

@@ -7,7 +7,7 @@ import asyncio
 import secrets
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Protocol
 from uuid import uuid4
 
 from sqlalchemy import Connection
@@ -25,7 +25,7 @@ from muster.engines.sizing import DEFAULT_POOL, GPU
 from muster.records import Database
 from muster.runtime.clock import Clock
 from muster.store.protocol import Store
-from muster.tasks import configuring, kinds, naming, task_pods, task_records
+from muster.tasks import configuring, kinds, naming, task_pods, task_records, workspace_room
 from muster.tasks.allocating import AllocationService
 from muster.tasks.configuring import Allowed, Layers
 from muster.tasks.container_defaults import ContainerDefaults
@@ -39,8 +39,6 @@ from muster.tasks.proxy_tokens import ProxyTokens
 from muster.tasks.task_config import TaskConfig, TaskType
 from muster.tasks.task_pods import Cluster, TaskFacts
 from muster.tasks.task_records import NewTask, Task
-
-_NAMESPACE: Final = "default"
 
 
 class PoolList(Protocol):
@@ -191,8 +189,10 @@ class Submitter:
     async def _begun(self, by: By, new: NewTask, means: Means) -> Submitted:
         services = self._services
         now = services.clock.now()
+        slots = new.config["resources"]["slots"]
 
         def record(connection: Connection) -> None:
+            workspace_room.check(connection, new.workspace, slots)
             task_records.add(connection, new, now)
             note(connection, now, by, Deed("task.create", new.id, f"{new.type} in workspace {new.workspace}"))
 
@@ -244,7 +244,7 @@ class Submitter:
         kind = TaskType(task.type)
         config = configuring.configure(kind, Layers(user=_own(task.config, kind)), Allowed(["/"]))
         special = kinds.special(kind, config, means)
-        namespace = await self._namespace(task.workspace)
+        namespace = await workspace_room.namespace(services.accounts.bindings, services.store, task.workspace)
         await self._cluster.glue.place(services.store, namespace)
         facts = TaskFacts(
             kind=kind,
@@ -291,10 +291,6 @@ class Submitter:
         pools = await self._services.pools.pools()
         found = [pool for pool in pools if pool.name == config.resources.pool]
         return "cuda" if found and found[0].slot_resource == GPU else "cpu"
-
-    async def _namespace(self, workspace: WorkspaceId) -> str:
-        bound = await self._services.accounts.bindings.namespaces(workspace)
-        return next((each.namespace for each in bound if not each.cluster), _NAMESPACE)
 
 
 async def _tried(act: Coroutine[None, None, Submitted]) -> Submitted | Exception:
