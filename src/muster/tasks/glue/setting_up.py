@@ -45,14 +45,16 @@ def choose_python(environ: MutableMapping[str, str], argv: list[str]) -> None:
     if environ.get("DET_PYTHON_EXECUTABLE") or not other or has("determined"):
         return
     if os.path.dirname(other) != os.path.dirname(sys.executable):
-        code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('determined') is None)"
+        code = "import importlib.util, sys; s = importlib.util.find_spec('determined'); sys.exit(not (s and s.origin))"
         with contextlib.suppress(OSError):
             if subprocess.run([other, "-c", code], stderr=subprocess.DEVNULL, check=False).returncode == 0:
                 os.execve(other, [other, *argv], dict(environ))  # noqa: S606 - the same again, elsewhere
 
 
 def has(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
+    """A directory that only happens to have the name is none."""
+    found = importlib.util.find_spec(module)
+    return found is not None and found.origin is not None
 
 
 def directories(environ: MutableMapping[str, str]) -> str:
