@@ -186,6 +186,20 @@ def test_a_python_without_the_library_says_so(glue: Path, master: str, told: Tol
     assert any("-m pip install determined" in text for text in told.texts) is not setting_up.has("determined")
 
 
+def test_the_agents_python_is_used_where_only_that_has_the_library(
+    glue: Path, master: str, told: Told, tmp_path: Path
+) -> None:
+    (tmp_path / "packages" / "determined").mkdir(parents=True)
+    (tmp_path / "packages" / "determined" / "__init__.py").touch()
+    other = tmp_path / "bin" / "python"
+    other.parent.mkdir()
+    other.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}/packages exec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    chosen = {"DET_PYTHON_EXECUTABLE": "", "MUSTER_PYTHON": str(other)}
+    assert run(glue, master, "COMMAND", "python", "-c", "import determined; print('has it')", **chosen).returncode == 0
+    assert told.texts == ["has it"]
+
+
 def test_lines_are_cut_where_they_end_or_are_too_long() -> None:
     lines = shipping.Lines()
     assert lines.feed(b"a\nb") == ["a"]
