@@ -108,13 +108,14 @@ class AgentControl:
             node = await self._node(name)
             body, based_on = patch(node.read(core.Node)), Revision(node.revision)
             try:
-                await write_one(
+                written = await write_one(
                     self._store, Patch(core.NODE, node.key, body, PatchType.MERGE, subresource, based_on, _OPTIONS)
                 )
             except errors.Conflict:
                 if attempt == _ATTEMPTS - 1:
                     raise
             else:
+                await self._views.watch.shows(written)
                 return
 
     async def _node(self, name: str) -> Object:

@@ -13,12 +13,15 @@ from muster.store.protocol import Selection, Store
 
 _NODE: Final = "node"
 _OWNER: Final = "owner"
+_PATIENCE_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 0.005
 
 
 class ClusterWatch:
     """`run` must be kept running. Whoever asks waits until the copy is complete."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
+        self._clock = clock
         self._nodes = Informer(store, Selection(core.NODE), clock=clock)
         self._pods = Informer(store, Selection(core.POD), clock=clock)
         self._queues = Informer(store, Selection(kueue.CLUSTER_QUEUE), clock=clock)
@@ -39,6 +42,14 @@ class ClusterWatch:
 
     async def ready(self) -> None:
         await all_synced(self._all)
+
+    async def shows(self, node: Object) -> None:
+        """Returns once the copy of it is at least as new; or after a while all the same."""
+        deadline = self._clock.monotonic() + _PATIENCE_SECONDS
+        while (seen := self.node(node.key.name)) is not None and seen.revision < node.revision:
+            if self._clock.monotonic() > deadline:
+                return
+            await self._clock.sleep(_LOOK_SECONDS)
 
     def ground(self) -> Ground:
         """What pools are made of."""

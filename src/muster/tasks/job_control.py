@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, select, update
 
 from muster.accounts.audit import By, Deed, note
 from muster.accounts.callers import WorkspaceId
@@ -24,7 +24,7 @@ from muster.engines.protocol import AllocationId, Request
 from muster.engines.sizing import Auxiliary
 from muster.quota.workloads import QUEUED_SINCE
 from muster.records import Database
-from muster.records.tables_tasks import ALLOCATIONS
+from muster.records.tables_tasks import ALLOCATIONS, TASKS
 from muster.runtime.clock import Clock
 from muster.store.protocol import Create, Options, Patch, Refused, Store, write_one
 from muster.tasks import priorities
@@ -95,6 +95,7 @@ class JobControl:
         _must_be_ours(job, "priority")
         for task in job.tasks:
             await priorities.set_priority(self._store, task, priority)
+        await self._database.write(lambda connection: _set_priority_of(connection, job.tasks, priority))
 
     # Pool
 
@@ -104,7 +105,7 @@ class JobControl:
             return
         if any(part.phase != Phase.QUEUED for part in job.parts):
             raise errors.BadRequest(
-                f"resourcePool: job {job.id} has its place in {job.pool} already; only what waits can be moved"
+                f"resourcePool: job {job.id} has quota of pool {job.pool!r}; only what waits for quota can be moved"
             )
         holders = await self._views.holders()
         for part in job.parts:
@@ -232,6 +233,16 @@ def _must_wait_for_quota(job: JobView, field: str) -> None:
         raise errors.BadRequest(f"{field}: job {job.id} does not wait for quota any more; only what does has a place")
     if not all(part.workload for part in job.parts):
         raise errors.BadRequest(f"{field}: job {job.id} does not stand in the queue yet; try again in a moment")
+
+
+def _set_priority_of(connection: Connection, tasks: Sequence[str], priority: int) -> None:
+    """In what the tasks say of themselves, so that a further run of them is as urgent."""
+    rows = connection.execute(select(TASKS.c.id, TASKS.c.config).where(TASKS.c.id.in_(tasks))).all()
+    for id, config in rows:
+        resources = config.get("resources") if isinstance(config, dict) else None
+        if isinstance(resources, dict):
+            changed = {**config, "resources": {**resources, "priority": priority}}
+            connection.execute(update(TASKS).where(TASKS.c.id == id).values(config=changed))
 
 
 def _set_pool_of(connection: Connection, allocation: str, pool: str) -> None:

@@ -144,7 +144,9 @@ def _place(job: JobView, places: Mapping[str, int]) -> tuple[int, int, int, str]
     """Where the first of its parts stands: with quota, in the queue, or not even that yet."""
     admitted = [part for part in job.parts if part.is_admitted]
     if admitted:
-        return 0, -max(part.priority for part in admitted), 0, job.submitted
+        # As the scheduler orders them, which hears of a task's priority and not of its workload's.
+        urgency = 0 if job.priority is None else DEFAULT_PRIORITY - job.priority
+        return 0, -urgency, 0, job.submitted
     standing = [places[part.workload] for part in job.parts if part.workload in places]
     return (1, 0, min(standing), "") if standing else (2, 0, 0, job.submitted)
 

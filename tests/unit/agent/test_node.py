@@ -586,3 +586,19 @@ async def test_a_message_survives_the_agent(clock: VirtualClock, tmp_path: Path)
         assert state is not None
         assert state.terminated is not None
         assert (state.terminated.exit_code, state.terminated.message) == (3, "the reason")
+
+
+@on_virtual_time
+async def test_slots_that_are_not_to_be_used_are_not_offered_nor_chosen(clock: VirtualClock, tmp_path: Path) -> None:
+    async with house(clock, tmp_path) as home:
+        node = await home.node()
+        assert (node.metadata.annotations or {})["muster.dev/gpu-uuids"].count(",") == 1
+        disabled = {"metadata": {"annotations": {"muster.dev/disabled-slots": "0"}}}
+        await write_one(home.store, Patch(core.NODE, Key("", "n1"), disabled))
+        await clock.sleep(15)
+        node = await home.node()
+        assert (node.status.allocatable or {})["nvidia.com/gpu"] == "1"
+        assert (node.status.capacity or {})["nvidia.com/gpu"] == "2"
+        await home.create(a_pod("p", "train", limits={"nvidia.com/gpu": "1"}))
+        await clock.sleep(1)
+        assert home.machine.launches[-1].env["CUDA_VISIBLE_DEVICES"] == "1"
