@@ -14,6 +14,9 @@ from muster.api.raw import JSON, Document
 from muster.assembly.configured import ServeSettings
 from muster.assembly.determined import Determined, Surroundings, determined
 from muster.assembly.logging_live import LiveSettings
+from muster.assembly.platform import kept_running
+from muster.controllers.quota import QuotaController
+from muster.controllers.quota.visibility import Visibility
 from muster.runtime.clock import SystemClock
 from muster.server import determined as areas
 from muster.server.determined.paging import Paged, Pagination
@@ -49,12 +52,20 @@ async def mounted(tmp_path: Path) -> AsyncIterator[Mounted]:
     live, clock = LiveSettings(settings), SystemClock()
     async with EmbeddedStore.in_memory(clock=clock) as store:
         around = Surroundings(
-            store=store, clock=clock, url="http://127.0.0.1:7077", trusted="", root_token=ROOT, live=live, log=live.ring
+            store=store,
+            clock=clock,
+            url="http://127.0.0.1:7077",
+            trusted="",
+            root_token=ROOT,
+            live=live,
+            log=live.ring,
+            queues=Visibility(QuotaController(store, clock), clock),
         )
         async with determined(ServeSettings(tmp_path, settings), around) as api:
             app = app_for(store)
             app.mount(api.router, api.identify, api.pages)
-            yield Mounted(api, AsgiClient(app, ROOT), AsgiClient(app))
+            async with kept_running(api.components, clock):
+                yield Mounted(api, AsgiClient(app, ROOT), AsgiClient(app))
 
 
 def path_of(route: Route, value: str = "1") -> str:
