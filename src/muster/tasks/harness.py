@@ -60,7 +60,7 @@ class Harness:
         await self._allocations.send(live, BecameDaemon(self._clock.now(), resource))
 
     async def proxy_address(self, allocation: AllocationId, address: str) -> None:
-        """Raises BadRequest: it may only name itself, since the server will connect there for others. Raises Unavailable
+        """Raises BadRequest: it may only name itself, since the server will connect there for others; and Unavailable
         as long as nobody knows where that is."""
         live = await self._allocations.find(allocation)
         known = {part.resource.address for part in live.state.parts if part.resource.address}
