@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from sqlalchemy import Connection, select
 
 from muster.accounts.callers import WorkspaceId
-from muster.api import errors, kueue, muster
+from muster.api import errors, kueue, muster, timestamps
 from muster.api.documents import text
 from muster.api.meta import Instant
 from muster.api.raw import Document
@@ -35,11 +35,12 @@ class Queues(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Whose a task is."""
+    """Whose a task is, and since when."""
 
     workspace: WorkspaceId
     user: int
     username: str
+    since: Instant
 
 
 class ClusterViews:
@@ -99,7 +100,8 @@ class ClusterViews:
             (found, queues(found)) for found in self.watch.workloads() if not _is_of_allocation(found) if queues(found)
         ]
         resources = {pool.name: pool.slot_resource for pool in pools}
-        return job_views.jobs(allocations, others, Standings(waiting, resources))
+        submitted = {task: timestamps.to_micro_text(holder.since) for task, holder in (await self.holders()).items()}
+        return job_views.jobs(allocations, others, Standings(waiting, resources, submitted))
 
     async def pool_jobs(self, pool: str) -> list[JobView]:
         """`pool`: empty for the default one. Raises NotFound."""
@@ -160,12 +162,12 @@ def _bindings(connection: Connection) -> Mapping[str, Collection[WorkspaceId]]:
 
 def _holders(connection: Connection) -> Mapping[str, Holder]:
     query = (
-        select(TASKS.c.id, TASKS.c.workspace_id, TASKS.c.user_id, USERS.c.username)
+        select(TASKS.c.id, TASKS.c.workspace_id, TASKS.c.user_id, TASKS.c.created, USERS.c.username)
         .join(USERS, USERS.c.id == TASKS.c.user_id)
         .where(TASKS.c.ended.is_(None))
     )
     return {
-        row.id: Holder(WorkspaceId(row.workspace_id or 0), row.user_id, row.username)
+        row.id: Holder(WorkspaceId(row.workspace_id or 0), row.user_id, row.username, row.created)
         for row in connection.execute(query)
     }
 

@@ -94,10 +94,12 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """By pool: which workloads wait for quota there, the first first; and what a slot is."""
+    """By pool: which workloads wait for quota there, the first first; and what a slot is. By task: when it was
+    submitted, as far as that is known better than by the second in which its allocation was made."""
 
     waiting: Mapping[str, Sequence[str]]
     slot_resources: Mapping[str, str]
+    submitted: Mapping[str, str] = field(default_factory=dict)
 
 
 def jobs(
@@ -110,7 +112,7 @@ def jobs(
     found: dict[str, JobView] = {}
     for allocation, workload in allocations:
         if allocation.status.phase != Phase.TERMINATED:
-            each = _of_task(allocation, workload)
+            each = _of_task(allocation, workload, standings.submitted)
             before = found.get(each.id)
             found[each.id] = each if before is None else _joined(before, each)
     for workload, queue in workloads:
@@ -151,7 +153,7 @@ def _place(job: JobView, places: Mapping[str, int]) -> tuple[int, int, int, str]
     return (1, 0, min(standing), "") if standing else (2, 0, 0, job.submitted)
 
 
-def _of_task(allocation: muster.Allocation, workload: kueue.Workload | None) -> JobView:
+def _of_task(allocation: muster.Allocation, workload: kueue.Workload | None, submitted: Mapping[str, str]) -> JobView:
     meta, spec = allocation.metadata, allocation.spec
     type = JobType.EXPERIMENT if spec.task_type == "TRIAL" else JobType(spec.task_type)
     part = Part(
@@ -169,7 +171,7 @@ def _of_task(allocation: muster.Allocation, workload: kueue.Workload | None) -> 
         spec.name or spec.task_id,
         spec.task_id,
         spec.pool or spec.queue_name or "",
-        meta.creation_timestamp or "",
+        submitted.get(spec.task_id) or meta.creation_timestamp or "",
         bool(spec.is_preemptible),
         DEFAULT_PRIORITY if spec.priority is None else spec.priority,
         spec.owner or "",
