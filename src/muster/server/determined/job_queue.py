@@ -1,6 +1,7 @@
 """The job queue: what runs and waits in each pool, in which order, and how to change that."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from muster.accounts.authorizing import Authorizer
@@ -137,13 +138,13 @@ class _Jobs:
 
     async def list(self, call: Call, asked: GetJobs) -> GetJobsReply:
         """Only what the caller may know all of."""
-        told = [each.full for each in await self._told(call.caller, asked) if each.full is not None]
-        page = paging.cut(told, asked)
-        return GetJobsReply(jobs=page.items, pagination=paging.told(page, asked))
+        page = paging.cut([seen for seen in await self._seen(call.caller, asked) if seen.is_whole], asked)
+        return GetJobsReply(jobs=[_full(seen) for seen in page.items], pagination=paging.told(page, asked))
 
     async def list_v2(self, call: Call, asked: GetJobs) -> GetJobsV2Reply:
-        page = paging.cut(await self._told(call.caller, asked), asked)
-        return GetJobsV2Reply(jobs=page.items, pagination=paging.told(page, asked))
+        page = paging.cut(await self._seen(call.caller, asked), asked)
+        told = [RBACJob(full=_full(seen)) if seen.is_whole else RBACJob(limited=_limited(seen)) for seen in page.items]
+        return GetJobsV2Reply(jobs=told, pagination=paging.told(page, asked))
 
     async def stats(self, call: Call, asked: GetStats) -> GetStatsReply:
         names = asked.resource_pools or await self._views.names()
@@ -155,7 +156,7 @@ class _Jobs:
         await self._control.update(acting.by(call), updates)
         return Nothing()
 
-    async def _told(self, caller: Caller, asked: GetJobs) -> Sequence[RBACJob]:
+    async def _seen(self, caller: Caller, asked: GetJobs) -> Sequence["_Seen"]:
         found = await self._views.pool_jobs(asked.resource_pool)
         wanted = {state.name for state in asked.states if state is not State.UNSPECIFIED}
         chosen = [job for job in found if not wanted or job.state.value in wanted]
@@ -163,7 +164,7 @@ class _Jobs:
             chosen.reverse()
         holders = await self._views.holders()
         sight = await self._sight(caller)
-        return [_job(job, _holder(job, holders), sight) for job in chosen]
+        return [_Seen(job, holder := _holder(job, holders), sight.sees(job, holder)) for job in chosen]
 
     async def _sight(self, caller: Caller) -> "_Sight":
         return _Sight(
@@ -190,12 +191,22 @@ class _Sight:
         return seen is None or (holder is not None and holder.workspace in seen)
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """`is_whole`: the caller may know all of it."""
+
+    job: JobView
+    holder: Holder | None
+    is_whole: bool
+
+
 def _holder(job: JobView, holders: Mapping[str, Holder]) -> Holder | None:
     return next((holders[task] for task in job.tasks if task in holders), None)
 
 
-def _job(job: JobView, holder: Holder | None, sight: _Sight) -> RBACJob:
-    limited = LimitedJob(
+def _limited(seen: _Seen) -> LimitedJob:
+    job = seen.job
+    return LimitedJob(
         summary=Summary(state=State[job.state.value], jobs_ahead=job.jobs_ahead),
         type=Type[job.type.value],
         resource_pool=job.pool,
@@ -204,19 +215,19 @@ def _job(job: JobView, holder: Holder | None, sight: _Sight) -> RBACJob:
         job_id=job.id,
         requested_slots=job.requested_slots,
         allocated_slots=job.allocated_slots,
-        workspace_id=0 if holder is None else holder.workspace,
+        workspace_id=0 if seen.holder is None else seen.holder.workspace,
     )
-    if not sight.sees(job, holder):
-        return RBACJob(limited=limited)
-    return RBACJob(
-        full=Job(
-            **{name: getattr(limited, name) for name in LimitedJob.__struct_fields__},
-            submission_time=job.submitted,
-            username=job.owner if holder is None else holder.username,
-            user_id=0 if holder is None else holder.user,
-            entity_id=job.entity,
-            name=job.name,
-        )
+
+
+def _full(seen: _Seen) -> Job:
+    job, holder, limited = seen.job, seen.holder, _limited(seen)
+    return Job(
+        **{name: getattr(limited, name) for name in LimitedJob.__struct_fields__},
+        submission_time=job.submitted,
+        username=job.owner if holder is None else holder.username,
+        user_id=0 if holder is None else holder.user,
+        entity_id=job.entity,
+        name=job.name,
     )
 
 
