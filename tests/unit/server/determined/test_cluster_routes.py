@@ -32,6 +32,7 @@ from muster.tasks.job_control import JobControl
 from muster.tasks.usage import Usage
 from muster.testing import accounts
 
+pytestmark = pytest.mark.postgres
 GPU = "nvidia.com/gpu"
 
 
