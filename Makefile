@@ -55,7 +55,7 @@ DET_STAMP := $(DET_VENV)/.installed
 $(DET_STAMP): tests/det/requirements.txt | $(STAMP)
 	@test -x $(DET_VENV)/bin/python || $(PYTHON) -m venv $(DET_VENV)
 	@echo "installing into $(DET_VENV) ..."
-	@$(BIN)/uv pip install --quiet --python $(DET_VENV)/bin/python --requirement tests/det/requirements.txt
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(DET_VENV)/bin/python --requirement tests/det/requirements.txt
 	@touch $@
 
 test-det: $(STAMP) $(DET_STAMP)  ## the real `det` against a real platform; as root it installs Debian's sshd where there is none

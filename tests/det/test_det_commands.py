@@ -9,7 +9,7 @@ from tests.det.det_client import Det
 from tests.det.det_platform import DetPlatform, eventually
 from tests.det.det_tasks import ENDED, Watcher, new_mark, processes
 
-OPTIONS = ("--nodes", "2", "--fake-gpus", "2")
+OPTIONS = ("--nodes", "2", "--fake-gpus", "2", "--set", "tasks.bind_mounts=[/usr/share]")
 pytestmark = pytest.mark.usefixtures("emptied")
 
 
@@ -74,6 +74,14 @@ def test_configuration_reaches_the_process(det: Det, watch: Watcher):
     shown = det("cmd", "config", newest["id"]).out
     assert "slots: 1" in shown
     assert "FROM_TEMPLATE=t" in shown
+
+
+def test_directories_of_the_node_are_there_where_that_is_allowed(det: Det):
+    mounted = det("cmd", "run", "-v", "/usr/share/common-licenses:/mnt/licenses", "ls /mnt/licenses")
+    assert "Apache-2.0" in mounted.out
+    for place in ("/etc", "/usr/share/../../etc", "/"):
+        refused = det("cmd", "run", "-d", "-v", f"{place}:/mnt/x", "true", code=1)
+        assert "bind_mounts" in refused.text
 
 
 def test_a_policy_of_the_cluster_wins_over_the_user(det: Det):

@@ -89,7 +89,7 @@ def test_a_notebook_is_listed_opened_and_reprioritised(notebook: str, det: Det, 
     det("notebook", "set", "priority", notebook, "33")
     job = next(each for each in det("job", "list", "--json").json["jobs"] if each["entityId"] == notebook)
     assert job["priority"] == 33
-    assert "is running" in watch.logs(notebook)
+    assert "is running" in det("notebook", "logs", notebook).out
     preview = det("notebook", "start", "--preview", "--config", "resources.slots=2").out
     assert "slots: 2" in preview
     assert len(det("notebook", "list").rows) == 1
@@ -209,6 +209,12 @@ def test_tensorboard_answers(det: Det, watch: Watcher, platform: DetPlatform):
     det("tensorboard", "kill", identity)
     watch.until_state("tensorboard", identity, ENDED)
     assert processes_of_task(identity) == []
+
+
+def test_tensorboard_of_an_experiment_that_is_not_there_is_refused(det: Det):
+    refused = det("tensorboard", "start", "4711", code=1)
+    assert "experiment 4711 not found" in refused.text.lower()
+    assert det("tensorboard", "list", "-q", "--all").out.count("4711") == 0
 
 
 def test_declared_ports_of_a_command_are_reached_and_no_others(det: Det, watch: Watcher, platform: DetPlatform):
