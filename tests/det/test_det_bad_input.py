@@ -284,11 +284,14 @@ def test_what_was_refused_is_on_record(platform: DetPlatform, watch: Watcher, de
     def kinds() -> set[tuple[str, str]]:
         return {(entry["username"], entry["action"]) for entry in watch.get("audit?action=request.")["entries"]}
 
+    platform.http("GET", f"/proxy/{watch.command('true')}:22/?token=shown", token=trudy)
     wanted = {("trudy", "request.forbidden"), ("trudy", "request.invalid"), ("", "request.unknown")}
+    wanted.add(("trudy", "request.undeclared"))
     eventually(lambda: wanted <= kinds())
     everything = json.dumps(watch.get("audit"))
     assert "guess" not in everything
     assert "forged-token" not in everything
+    assert "shown" not in everything
     assert trudy not in everything
     assert PASSWORD not in everything
 

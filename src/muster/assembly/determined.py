@@ -43,6 +43,7 @@ from muster.server.determined.router import Router
 from muster.server.identities import Identities
 from muster.server.proxy.admitting import Admission, RecordedAffiliations
 from muster.server.proxy.proxying import Proxy
+from muster.server.proxy.recording import Recording
 from muster.settings.sections import Security
 from muster.store.protocol import Selection, Store
 from muster.tasks.cluster_views import Queues
@@ -127,7 +128,10 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
         router = Router(routes, credentials.caller, accounts.authorizer, accounts.refusals.note)
         affiliations = RecordedAffiliations(database)
         admission = Admission(credentials.caller, accounts.authorizer, tokens, affiliations)
-        proxy = await stack.enter_async_context(Proxy(tasks.allocations.proxies, admission.admit, around.clock))
+        recording = Recording(credentials.caller, accounts.refusals.note)
+        proxy = await stack.enter_async_context(
+            Proxy(tasks.allocations.proxies, admission.admit, around.clock, recording=recording)
+        )
         identities = Identities(credentials.of_token, accounts.authorizer, _Namespaces(database).all)
         components: Mapping[str, Component] = {
             "removal of workspaces": accounts.remover.run,

@@ -26,6 +26,7 @@ from muster.server.proxy import exchanges, headers, refusing, sockets
 from muster.server.proxy.admitting import Admit, Admitted
 from muster.server.proxy.exchanges import Asked, Exchange, Timeouts
 from muster.server.proxy.headers import Front, Pairs
+from muster.server.proxy.recording import Recording
 from muster.server.proxy.refusing import NeedsWebSocket
 from muster.server.proxy.sockets import Client, Offer
 from muster.tasks.proxies import Target
@@ -67,7 +68,7 @@ class Proxy:
     """An ASGI application for what it `serves`. Use as an async context manager; `close` ends what is open.
 
     `tls`: for services that speak HTTPS. Without it their certificates are not checked: the address is that of the
-    task's own pod, and an authority for it would have to be ours.
+    task's own pod, and an authority for it would have to be ours. `recording`: of what is refused.
     """
 
     def __init__(
@@ -78,8 +79,10 @@ class Proxy:
         *,
         timeouts: Timeouts = _USUAL,
         tls: ssl.SSLContext | None = None,
+        recording: Recording | None = None,
     ) -> None:
         self._services = services
+        self._recording = recording
         self._admit = admit
         self._clock = clock
         self._timeouts = timeouts
@@ -147,7 +150,7 @@ class Proxy:
         except Exception as error:
             # Once a reply has begun it can only be broken off, which the server does when we just return.
             if exchange is None or not exchange.has_started:
-                await _respond(refusing.response(_told(error), dict(pairs)), send)
+                await _respond(refusing.response(await self._refused(error, scope, pairs), dict(pairs)), send)
         return None
 
     # WebSockets
@@ -165,7 +168,7 @@ class Proxy:
             with self._counted(target):
                 await self._converse(asking, target, admitted, client)
         except Exception as error:
-            told = _told(error)
+            told = await self._refused(error, scope, pairs)
             if client is None or not client.is_accepted:
                 await refusing.refuse_socket(refusing.response(told, dict(pairs)), send)
             else:
@@ -190,6 +193,15 @@ class Proxy:
         # Only for those who were let in: strangers do not keep a task from being idle.
         self._services.touch(target.task)
         return target, admitted
+
+    async def _refused(self, error: Exception, scope: Scope, pairs: Pairs) -> ApiError:
+        """What is told, and noted."""
+        told = _told(error)
+        if self._recording is not None:
+            remote = str((scope.get("client") or ("",))[0])
+            service = str(scope["path"]).removeprefix(PREFIX).partition("/")[0]
+            await self._recording.refused(dict(pairs), remote, service, told)
+        return told
 
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:
