@@ -1,11 +1,14 @@
 """What must be refused: with the right code, a word on what was wrong, nothing told that is a secret, and on record."""
 
 import base64
+import contextlib
 import gzip
+import hashlib
 import http.client
 import io
 import json
 import socket
+import sqlite3
 import tarfile
 import time
 from typing import Any
@@ -252,6 +255,16 @@ def test_tokens_that_are_none_of_ours_are_refused(platform: DetPlatform, watch: 
     assert platform.http("GET", "/api/v1/me", token=made["token"]).status == 200
     det("token", "revoke", str(made.get("tokenId", made.get("id"))))
     assert platform.http("GET", "/api/v1/me", token=made["token"]).status == 401
+
+
+def test_tokens_that_have_expired_are_refused(platform: DetPlatform, det: Det):
+    """Time cannot be made to pass here, so the records are told that it has."""
+    made = det("token", "create", "admin", "--expiration-days", "1", "--json").json
+    with contextlib.closing(sqlite3.connect(platform.data / "records.db", timeout=10)) as records, records:
+        digest = hashlib.sha256(made["token"].encode()).digest()
+        changed = records.execute("UPDATE sessions SET expires = 1.0 WHERE digest = ?", (digest,))
+        assert changed.rowcount == 1
+    refused(platform.http("GET", "/api/v1/me", token=made["token"]), 401)
 
 
 def test_a_proxied_request_cannot_be_smuggled(platform: DetPlatform, watch: Watcher):
