@@ -94,7 +94,7 @@ def new_mark() -> str:
 def processes_of_task(identity: str) -> list[psutil.Process]:
     """All that know that they belong to it: its program, and what is around it."""
     found = []
-    for process in psutil.process_iter(["environ"]):
+    for process in psutil.process_iter(["environ", "ppid"]):
         if (process.info["environ"] or {}).get("DET_TASK_ID") == identity:
             found.append(process)
     return found

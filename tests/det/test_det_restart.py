@@ -24,14 +24,19 @@ def tasks_of(watch: Watcher) -> set[str]:
 
 def identities(found: list[psutil.Process]) -> set[tuple[int, float]]:
     """A process id may be used again; together with when it began it is one process for ever."""
-    return {(process.pid, process.create_time()) for process in found}
+    kept = set()
+    for process in found:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            kept.add((process.pid, process.create_time()))
+    return kept
 
 
 def program(task: str) -> list[psutil.Process]:
     """What is around it, and what that has started; not what comes and goes below."""
-    found = processes_of_task(task)
-    around = {process.pid for process in found} - {child.pid for process in found for child in process.children()}
-    return [process for process in found if process.pid in around or process.ppid() in around]
+    found = [process for process in processes_of_task(task) if process.is_running()]
+    parents = {process.pid: process.info["ppid"] for process in found}
+    around = {pid for pid, parent in parents.items() if parent not in parents}
+    return [process for process in found if process.pid in around or parents[process.pid] in around]
 
 
 def test_tasks_outlive_the_server(det: Det, platform: DetPlatform, watch: Watcher):

@@ -1,13 +1,14 @@
 """Commands, notebooks, shells, TensorBoards and generic tasks, put together with their routes."""
 
 import getpass
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from muster.accounts.services import AccountServices
 from muster.assembly.controlling import Component
 from muster.assembly.tasking import TaskServices
+from muster.engines.protocol import AllocationId
 from muster.runtime.clock import Clock
 from muster.server.determined import commands, generic, notebooks, shells, tensorboards
 from muster.server.determined import tasks as task_routes
@@ -54,7 +55,15 @@ async def interactive_tasks(
 ) -> InteractiveTasks:
     """Before allocations run. Raises BadRequest where the settings will not do."""
     allocations = services.allocations
-    idle = IdleWatch(allocations.proxies, around.clock, lambda run, why: allocations.signal(run, Signal.TERMINATE, why))
+
+    def is_ready(run: AllocationId) -> bool:
+        state = allocations.state(run)
+        return state is not None and state.is_ready
+
+    def end(run: AllocationId, why: str) -> Awaitable[None]:
+        return allocations.signal(run, Signal.TERMINATE, why)
+
+    idle = IdleWatch(allocations.proxies, around.clock, is_ready, end)
     contexts = Contexts(around.data / "contexts")
     wanted = _settings(settings)
     needs = Services(

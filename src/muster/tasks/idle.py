@@ -1,6 +1,7 @@
 """Services that nobody uses: ended after the time that their configuration gives them.
 
-Used is what was asked through the proxy, or says itself that it is. Before it can be reached nothing counts as idle.
+Used is what was asked through the proxy, or says itself that it is. Before it is ready nothing counts as idle: a
+service that starts slowly must not be ended for that.
 """
 
 import logging
@@ -25,11 +26,19 @@ class _Watched:
 
 
 class IdleWatch:
-    """`run` must be kept running. `end`: called once for each that is idle, with the reason."""
+    """`run` must be kept running. `is_ready`: whether it can be used. `end`: called once for each that is idle, with
+    the reason."""
 
-    def __init__(self, proxies: ProxyTable, clock: Clock, end: Callable[[AllocationId, str], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        proxies: ProxyTable,
+        clock: Clock,
+        is_ready: Callable[[AllocationId], bool],
+        end: Callable[[AllocationId, str], Awaitable[None]],
+    ) -> None:
         self._proxies = proxies
         self._clock = clock
+        self._is_ready = is_ready
         self._end = end
         self._watched: dict[str, _Watched] = {}
 
@@ -56,6 +65,9 @@ class IdleWatch:
         for task, watched in list(self._watched.items()):
             requested = self._proxies.last_requested(task)
             if requested is None:
+                continue
+            if not self._is_ready(watched.allocation):
+                watched.reported = now
                 continue
             used = max(requested, watched.reported or requested)
             if now - used <= watched.seconds:

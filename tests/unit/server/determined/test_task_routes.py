@@ -480,10 +480,14 @@ async def test_a_service_that_nobody_uses_is_ended(world: World) -> None:
         task = await launch(life, "notebook")
         await life.until_runs(task)
         watch = life.tasks.idle
-        await watch.look()
+        itself = life.api.by(Caller(UserId(1), "admin", allocation=f"{task}.1", task=task))
+        await asyncio.sleep(0.25)
+        await watch.look()  # it takes longer to start than it may be idle
+        await itself("POST", f"/allocations/{task}.1/ready", None)
         assert (await life.tasks.get(task)).ended is None
         await asyncio.sleep(0.15)
-        itself = life.api.by(Caller(UserId(1), "admin", allocation=f"{task}.1", task=task))
+        await watch.look()
+        assert (await life.tasks.get(task)).ended is None
         await itself("PUT", f"/notebooks/{task}/report_idle", {"idle": False})
         await asyncio.sleep(0.15)
         await watch.look()
