@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -112,6 +113,8 @@ def test_jobs_are_reordered(det: Det, watch: Watcher):
     det("job", "update", job_of(det, late)["jobId"], "--priority", "1")
     assert job_of(det, late)["priority"] == 1
     eventually(lambda: job_of(det, late)["summary"]["jobsAhead"] < job_of(det, early)["summary"]["jobsAhead"])
+    # Who was just tried in vain is not tried again for up to ten seconds: until then the other one may come first.
+    time.sleep(11)
     det("cmd", "kill", holding[0])
     watch.until_state("command", late, "STATE_RUNNING")
     assert watch.state("command", early) == "STATE_QUEUED"
