@@ -14,7 +14,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    LargeBinary,
     String,
     Table,
     Text,
@@ -65,12 +64,6 @@ TASKS: Final = Table(
     Index("ix_tasks_type_ended", "type", "ended"),
     Index("ix_tasks_workspace_id", "workspace_id"),
     Index("ix_tasks_parent_id", "parent_id"),
-)  # fmt: skip
-
-TASK_CONTEXTS: Final = Table(
-    "task_contexts", METADATA,
-    Column("task_id", ForeignKey(TASKS.c.id, ondelete="CASCADE"), primary_key=True),
-    Column("tgz", LargeBinary, nullable=False),
 )  # fmt: skip
 
 ALLOCATIONS: Final = Table(

@@ -79,13 +79,6 @@ def upgrade() -> None:
     op.create_index("ix_allocations_started", "allocations", ["started"], unique=False)
     op.create_index("ix_allocations_task_id", "allocations", ["task_id"], unique=False)
     op.create_table(
-        "task_contexts",
-        sa.Column("task_id", sa.String(length=254), nullable=False),
-        sa.Column("tgz", sa.LargeBinary(), nullable=False),
-        sa.ForeignKeyConstraint(["task_id"], ["tasks.id"], name=op.f("fk_task_contexts_task_id"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("task_id", name=op.f("pk_task_contexts")),
-    )
-    op.create_table(
         "accelerators",
         sa.Column("allocation_id", sa.String(length=254), nullable=False),
         sa.Column("container_id", sa.String(length=254), nullable=False),
@@ -101,7 +94,6 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("accelerators")
-    op.drop_table("task_contexts")
     op.drop_index("ix_allocations_task_id", table_name="allocations")
     op.drop_index("ix_allocations_started", table_name="allocations")
     op.drop_index("ix_allocations_is_open", table_name="allocations")
