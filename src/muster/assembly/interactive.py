@@ -19,7 +19,7 @@ from muster.store.protocol import Store
 from muster.tasks import container_defaults, glue_files
 from muster.tasks.allocation_states import Signal
 from muster.tasks.commands import Tasks
-from muster.tasks.configuring import Allowed
+from muster.tasks.config_sections import Allowed
 from muster.tasks.contexts import Contexts
 from muster.tasks.idle import IdleWatch
 from muster.tasks.proxy_tokens import ProxyTokens

@@ -1,7 +1,9 @@
 """Reading configurations that people wrote: all that is wrong is told at once, each with its path. Pure."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Final
 
 from muster.api import errors, raw
@@ -58,6 +60,18 @@ class Fields:
             return default
         return found
 
+    def number(self, name: str, default: float | None = None, *, above: float | None = None) -> float | None:
+        """`above`: it must be more than that."""
+        found = self.raw(name)
+        if found is None:
+            return default
+        is_number = isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
+        if not is_number or (above is not None and found <= above):
+            wanted = "a number" if above is None else f"a number above {above:g}"
+            self.problem(name, f"must be {wanted}, found {_shown(found)}")
+            return default
+        return float(found)
+
     def flag(self, name: str, default: bool = False) -> bool:
         found = self.raw(name)
         if found is None:
@@ -73,6 +87,15 @@ class Fields:
             return ()
         if not isinstance(found, list) or not all(isinstance(each, str) and "\0" not in each for each in found):
             self.problem(name, "must be a list of texts")
+            return ()
+        return tuple(found)
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        found = self.raw(name)
+        if found is None:
+            return ()
+        if not isinstance(found, list) or not all(type(each) is int and 0 <= each <= _MOST for each in found):
+            self.problem(name, f"must be a list of whole numbers from 0 to {_MOST}")
             return ()
         return tuple(found)
 
@@ -131,8 +154,14 @@ class Fields:
     def finish(self) -> None:
         for name in self._values:
             if name not in self._known:
-                known = ", ".join(sorted(self._known))
-                self.problem(str(name)[:80], f"unknown key; known are {known}")
+                self.problem(str(name)[:80], f"unknown key; {nearest(str(name), self._known)}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to tell whoever gave a name that is none of those known."""
+    names = sorted(known)
+    close = get_close_matches(name, names, 1)
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(names)}"
 
 
 def duration(value: JSON) -> float | None:

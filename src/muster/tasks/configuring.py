@@ -5,7 +5,6 @@ Every key that Determined knows is honoured, or refused with what to use instead
 configuration can be given again.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -14,24 +13,14 @@ from typing import Final
 from muster.accounts import policies
 from muster.accounts.policies import Constraints, Policy
 from muster.api import errors
-from muster.api.raw import JSON, Document
+from muster.api.raw import JSON
 from muster.engines.protocol import DEFAULT_PRIORITY
-from muster.tasks import config_fields
+from muster.tasks import config_fields, config_sections
 from muster.tasks.config_fields import Fields
+from muster.tasks.config_sections import Allowed
 from muster.tasks.pod_specs import check_pod_spec
-from muster.tasks.task_config import (
-    DEVICES,
-    BindMount,
-    ConfigPort,
-    Environment,
-    IdleType,
-    Resources,
-    TaskConfig,
-    TaskType,
-)
+from muster.tasks.task_config import IdleType, Resources, TaskConfig, TaskType
 
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PROPAGATIONS: Final = ("rprivate", "private", "rslave", "slave", "rshared", "shared")
 _OF_EXPERIMENTS: Final = (
     "hyperparameters", "searcher", "checkpoint_storage", "checkpoint_policy", "max_restarts", "profiling", "labels",
     "min_validation_period", "min_checkpoint_period", "records_per_epoch", "reproducibility", "log_policies",
@@ -39,17 +28,6 @@ _OF_EXPERIMENTS: Final = (
     "scheduling_unit", "retention_policy",
 )  # fmt: skip
 _LONGEST_DESCRIPTION: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """What administrators let tasks do. `bind_mounts`: below these paths of the nodes; empty for none."""
-
-    bind_mounts: Sequence[str] = ()
-
-    def allows(self, host_path: str) -> bool:
-        path = PurePosixPath(host_path)
-        return any(path.is_relative_to(root) for root in self.bind_mounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,50 +46,22 @@ def configure(kind: TaskType, layers: Layers, allowed: Allowed) -> TaskConfig:
     problems: list[str] = []
     if kind in (TaskType.NOTEBOOK, TaskType.SHELL, TaskType.TENSORBOARD) and layers.user.get("entrypoint"):
         problems.append(f"entrypoint: a {kind.words} has its own; use a command for what is to run otherwise")
-    fixed = [Policy(_plain(policy.invariant), policy.constraints) for policy in layers.policies]
-    by_admins = policies.merge(_plain(layers.defaults), fixed)
-    merged = policies.merge(_plain(layers.defaults), [_layer(layers.template), _layer(layers.user), *fixed])
+    fixed = [Policy(config_sections.plain(policy.invariant), policy.constraints) for policy in layers.policies]
+    defaults = config_sections.plain(layers.defaults)
+    by_admins = policies.merge(defaults, fixed)
+    merged = policies.merge(defaults, [_layer(layers.template), _layer(layers.user), *fixed])
     problems += policies.violations(merged, policies.constraints(layers.policies))
     fields = Fields(merged, problems=problems)
     config = _read(kind, fields)
-    trusted = {mount.host_path for mount in _bind_mounts(Fields(by_admins))}
-    for number, mount in enumerate(config.bind_mounts):
-        if mount.host_path not in trusted and not allowed.allows(mount.host_path):
-            problems.append(_not_allowed(f"bind_mounts[{number}].host_path", mount.host_path, allowed))
+    problems += config_sections.mounts_refused(config.bind_mounts, by_admins, allowed)
     problems += check_pod_spec(config.environment.pod_spec, allowed.allows)
     config_fields.refuse(problems, "config")
     return config
 
 
-def _not_allowed(path: str, found: str, allowed: Allowed) -> str:
-    where = f"below {', '.join(allowed.bind_mounts)}" if allowed.bind_mounts else "nowhere"
-    return f"{path}: {found} may not be mounted; allowed is {where} (an administrator sets tasks.bind_mounts)"
-
-
 def _layer(document: Mapping[str, JSON]) -> Policy:
     """Policies are put over a configuration just as users' words are put over a template's."""
-    return Policy(_plain(document), Constraints())
-
-
-def _plain(document: Mapping[str, JSON]) -> Document:
-    """Without what is not set, and with images and variables by device, so that layers can be laid on each other."""
-    found: Document = {name: value for name, value in document.items() if value is not None}
-    for name in ("environment", "resources"):
-        if isinstance(found.get(name), Mapping):
-            found[name] = {key: value for key, value in found[name].items() if value is not None}
-    environment = found.get("environment")
-    if isinstance(environment, dict):
-        for name in ("image", "environment_variables"):
-            if name in environment:
-                environment[name] = _by_device(environment[name])
-    return found
-
-
-def _by_device(value: JSON) -> JSON:
-    if isinstance(value, Mapping):
-        found: Document = {("cuda" if device == "gpu" else device): each for device, each in value.items()}
-        return {device: each for device, each in found.items() if each not in (None, "")}
-    return dict.fromkeys(DEVICES, value)
+    return Policy(config_sections.plain(document), Constraints())
 
 
 def _read(kind: TaskType, fields: Fields) -> TaskConfig:
@@ -122,9 +72,9 @@ def _read(kind: TaskType, fields: Fields) -> TaskConfig:
     config = TaskConfig(
         description=description,
         entrypoint=_entrypoint(kind, fields),
-        environment=_environment(fields.inside("environment")),
+        environment=config_sections.read_environment(fields.inside("environment")),
         resources=_resources(kind, fields.inside("resources")),
-        bind_mounts=_bind_mounts(fields),
+        bind_mounts=config_sections.read_bind_mounts(fields),
         idle_seconds=fields.duration("idle_timeout"),
         notebook_idle_type=IdleType(
             fields.text("notebook_idle_type", IdleType.KERNELS_OR_TERMINALS, choices=[*IdleType])
@@ -154,47 +104,6 @@ def _entrypoint(kind: TaskType, fields: Fields) -> tuple[str, ...]:
     return words
 
 
-def _environment(fields: Fields) -> Environment:
-    image, variables = fields.inside("image"), fields.inside("environment_variables")
-    found = Environment(
-        image={device: text for device in DEVICES if (text := image.text(device))},
-        variables={device: _variables(variables, device) for device in DEVICES},
-        proxy_ports=tuple(_proxy_port(each) for each in fields.each("proxy_ports")),
-        ports=_ports(fields.inside("ports"), fields.document("ports")),
-        is_pulled_always=fields.flag("force_pull_image"),
-        add_capabilities=fields.texts("add_capabilities"),
-        drop_capabilities=fields.texts("drop_capabilities"),
-        pod_spec=fields.document("pod_spec"),
-    )
-    fields.refuse("registry_auth", "use imagePullSecrets in environment.pod_spec")
-    image.finish()
-    variables.finish()
-    fields.finish()
-    return found
-
-
-def _variables(fields: Fields, device: str) -> tuple[str, ...]:
-    found = fields.texts(device)
-    for each in found:
-        if not _VARIABLE.fullmatch(each.partition("=")[0]):
-            fields.problem(device, f"must be like NAME=value, found {each.partition('=')[0][:80]!r}")
-    return found
-
-
-def _proxy_port(fields: Fields) -> ConfigPort:
-    port = fields.integer("proxy_port", 0, least=1, most=65535)
-    if fields.raw("proxy_port") is None:
-        fields.problem("proxy_port", "must be given")
-    found = ConfigPort(port or 0, fields.flag("proxy_tcp"), fields.flag("unauthenticated"))
-    fields.refuse("default_service_id", "a port is reached as <task>:<port>", unless=[False])
-    fields.finish()
-    return found
-
-
-def _ports(fields: Fields, document: Document) -> dict[str, int]:
-    return {name: fields.integer(name, 0, least=1, most=65535) or 0 for name in document}
-
-
 def _resources(kind: TaskType, fields: Fields) -> Resources:
     usual = 0 if kind is TaskType.TENSORBOARD else 1
     slots = fields.integer("slots", usual, most=100_000)
@@ -215,31 +124,6 @@ def _resources(kind: TaskType, fields: Fields) -> Resources:
     fields.refuse("devices", "a task sees the devices of its slots, and no others")
     fields.finish()
     return found
-
-
-def _bind_mounts(fields: Fields) -> tuple[BindMount, ...]:
-    return tuple(_bind_mount(each) for each in fields.each("bind_mounts"))
-
-
-def _bind_mount(fields: Fields) -> BindMount:
-    host, container = fields.text("host_path"), fields.text("container_path")
-    if not _is_clean(host) or not host.startswith("/"):
-        fields.problem("host_path", f'must be an absolute path without "..", found {host!r}')
-    if not _is_clean(container):
-        fields.problem("container_path", f'must be a path without "..", found {container!r}')
-    found = BindMount(
-        host,
-        container,
-        fields.flag("read_only"),
-        fields.text("propagation", "rprivate", choices=_PROPAGATIONS),
-    )
-    fields.finish()
-    return found
-
-
-def _is_clean(path: str) -> bool:
-    parts = PurePosixPath(path).parts
-    return bool(parts) and parts != ("/",) and ".." not in parts
 
 
 def placed(config: TaskConfig, default_pool: str, available: Iterable[str]) -> TaskConfig:

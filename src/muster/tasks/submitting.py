@@ -27,7 +27,8 @@ from muster.runtime.clock import Clock
 from muster.store.protocol import Store
 from muster.tasks import configuring, kinds, naming, task_pods, task_records, workspace_room
 from muster.tasks.allocating import AllocationService
-from muster.tasks.configuring import Allowed, Layers
+from muster.tasks.config_sections import Allowed
+from muster.tasks.configuring import Layers
 from muster.tasks.container_defaults import ContainerDefaults
 from muster.tasks.contexts import Contexts, File
 from muster.tasks.contract import Launch

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from muster.accounts.policies import Constraints, Policy
 from muster.api import errors
 from muster.tasks import config_fields, container_defaults
-from muster.tasks.configuring import Allowed, Layers, configure, placed, with_user
+from muster.tasks.config_sections import Allowed
+from muster.tasks.configuring import Layers, configure, placed, with_user
 from muster.tasks.pod_specs import CONTAINER
 from muster.tasks.task_config import IdleType, TaskConfig, TaskType
 
@@ -82,7 +83,7 @@ def test_what_policies_forbid_is_refused(resources: dict[str, int], says: str) -
     [
         ({"resources": {"slots": -1}}, "resources.slots: must be a whole number from 0"),
         ({"resources": {"priority": 100}}, "resources.priority: must be a whole number from 1 to 99"),
-        ({"resources": {"slot": 1}}, "resources.slot: unknown key; known are"),
+        ({"resources": {"slot": 1}}, "resources.slot: unknown key; did you mean slots?"),
         ({"resources": {"slots_per_trial": 1}}, "resources.slots_per_trial: is for experiments; use resources.slots"),
         ({"resources": {"agent_label": "x"}}, "resources.agent_label: use resources.resource_pool"),
         ({"resources": {"devices": [{"host_path": "/dev/x"}]}}, "resources.devices: a task sees the devices of"),
@@ -151,13 +152,16 @@ def test_what_administrators_mount_themselves_is_allowed() -> None:
     [
         ({"hostNetwork": True}, "spec.hostNetwork: is not taken"),
         ({"volumes": [{"name": "x", "hostPath": {"path": "/etc"}}]}, "volumes[0].hostPath: may not be mounted"),
+        ({"volumes": [{"name": "x", "hostPath": {"path": "/data/../etc"}}]}, "volumes[0].hostPath: may not be mounted"),
         ({"containers": [{"name": "other"}]}, "containers[0].name: must be"),
         ({"containers": [{"name": CONTAINER, "securityContext": {"privileged": True}}]}, "securityContext"),
         ({"containers": [{"name": CONTAINER, "resources": {"limits": {"nvidia.com/gpu": 8}}}]}, "by resources.slots"),
     ],
 )  # fmt: skip
 def test_a_pod_spec_does_not_lead_out_of_bounds(spec: dict[str, Any], says: str) -> None:
-    assert says in refusal(environment={"pod_spec": {"spec": spec}})
+    with pytest.raises(errors.BadRequest) as caught:
+        read(allowed=Allowed(["/data"]), environment={"pod_spec": {"spec": spec}})
+    assert says in caught.value.message
 
 
 def test_the_document_says_the_same_when_it_is_read_again() -> None:
