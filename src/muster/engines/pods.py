@@ -5,6 +5,7 @@ controller makes the pods. All that this engine knows is in those objects: after
 """
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from muster.api import core, errors, kueue, muster, timestamps
@@ -77,7 +78,8 @@ class PodsEngine:
         self._allocations.index_by("id", lambda found: [found.key.name])
         self._allocations.on_event(self._changed)
         self._followed: dict[AllocationId, _Followed] = {}
-        self._inboxes: list[asyncio.Queue[Event]] = []
+        self._inboxes: weakref.WeakSet[asyncio.Queue[Event]] = weakref.WeakSet()
+        """Weak: what nobody reads any more must not fill without end."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -90,8 +92,11 @@ class PodsEngine:
     async def check(self, request: Request) -> Sequence[Caveat]:
         return (await self._shape(request)).caveats
 
-    async def allocate(self, request: Request, secrets: Mapping[str, str]) -> None:
+    async def allocate(self, request: Request, secrets: Mapping[str, str], *, is_restored: bool = False) -> None:
         await all_synced(self._informers)
+        if is_restored:
+            self._take_up(request.allocation)
+            return
         if request.allocation in self._followed:
             return
         present = self._find(request.allocation)
@@ -145,15 +150,20 @@ class PodsEngine:
 
     def events(self) -> AsyncIterator[Event]:
         inbox: asyncio.Queue[Event] = asyncio.Queue()
-        self._inboxes.append(inbox)
+        self._inboxes.add(inbox)
         return self._read(inbox)
 
     async def _read(self, inbox: asyncio.Queue[Event]) -> AsyncIterator[Event]:
-        try:
-            while True:
-                yield await inbox.get()
-        finally:
-            self._inboxes.remove(inbox)
+        while True:
+            yield await inbox.get()
+
+    def _take_up(self, id: AllocationId) -> None:
+        found = self._find(id)
+        if found is None:
+            raise errors.NotFound(f"nothing is left of allocation {id}")
+        # What this process was told of it before may never have reached whoever asks now.
+        followed = self._followed[id] = _Followed(found.key)
+        self._tell(followed, found, is_recovered=True)
 
     # What is made
 
@@ -241,8 +251,8 @@ class PodsEngine:
             self._publish(Failed(id, Failure.RESOURCES_ABORTED, "its allocation was deleted by somebody else"))
 
     def _released(self, id: AllocationId) -> None:
-        self._followed.pop(id, None)
-        self._publish(Released(id))
+        if self._followed.pop(id, None) is not None:
+            self._publish(Released(id))
 
     def _publish(self, event: Event) -> None:
         for inbox in self._inboxes:

@@ -183,9 +183,10 @@ class ResourceManager(Protocol):
         """Whether it could be run. Raises Invalid or NotFound, which name the field."""
         ...
 
-    async def allocate(self, request: Request, secrets: Mapping[str, str]) -> None:
-        """Queues it. `secrets`: variables of its environment that others must not read. One that is there already is
-        taken up where it stands. Raises as `check` does."""
+    async def allocate(self, request: Request, secrets: Mapping[str, str], *, is_restored: bool = False) -> None:
+        """Queues it. `secrets`: variables of its environment that others must not read. Raises as `check` does.
+        `is_restored`: it was asked for in an earlier life of whoever asks, and is taken up where it stands: all that
+        has happened to it is told anew. Raises NotFound where nothing of it is left; it is never made again."""
         ...
 
     async def kill(self, allocation: AllocationId, resources: Collection[ResourceId]) -> None:

@@ -8,7 +8,7 @@ allocation that nothing happens to.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -49,6 +49,7 @@ from muster.tasks.allocation_states import (
     WasReported,
 )
 from muster.tasks.contract import Allocations, Exited, Launch, OnChange, OnExit
+from muster.tasks.insisting import insist
 from muster.tasks.launching import TOKEN, prepared
 from muster.tasks.live import Entry, Live, Sessions, TaskLog
 from muster.tasks.log_lines import Level, Origin
@@ -62,8 +63,6 @@ HEART: Final = "allocations"
 BEAT_SECONDS: Final = 30.0
 RESTORE_SECONDS: Final = 60.0
 """For so long whoever asks waits for an allocation that may yet be restored."""
-_FIRST_PAUSE_SECONDS: Final = 0.5
-_LONGEST_PAUSE_SECONDS: Final = 60.0
 
 
 class AllocationService:
@@ -90,6 +89,7 @@ class AllocationService:
         self._exits: dict[str, OnExit] = {}
         self._changes: list[OnChange] = []
         self._live: dict[AllocationId, Live] = {}
+        self._starting: set[AllocationId] = set()
         self._restored = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._timers: Reconciler[AllocationId] = Reconciler("allocations: timers", self._tick, clock=clock)
@@ -195,7 +195,7 @@ class AllocationService:
         """So that what was lost while the server was down is not counted as having run."""
         await self._restored.wait()
         while True:
-            await self._durable(lambda: self._database.write(self._alive))
+            await self._write(self._alive)
             await self._clock.sleep(BEAT_SECONDS)
 
     def _alive(self, connection: Connection) -> None:
@@ -205,29 +205,33 @@ class AllocationService:
 
     async def _tried(self, launch: Launch) -> Sequence[Caveat] | Exception:
         """An error is whoever asked's to hear: here it would end the service."""
+        id = launch.request.allocation
+        if id in self._live or id in self._starting:
+            return errors.AlreadyExists(f"allocation {id} exists already")
+        self._starting.add(id)
         try:
             return await self._start(launch)
         except Exception as error:
             return error
+        finally:
+            self._starting.discard(id)
 
     async def _start(self, launch: Launch) -> Sequence[Caveat]:
         request, id = launch.request, launch.request.allocation
-        if id in self._live:
-            raise errors.AlreadyExists(f"allocation {id} exists already")
         caveats = await self._engine.check(request)
         ports = self.ports.reserve(id, launch.ports)
         try:
-            live = await self._add(launch, prepared(request, ports), ports)
+            asked = prepared(request, ports)
+            live = await self._add(launch, asked, ports)
         except BaseException:
             self.ports.release(id)
             raise
         try:
             token = await self._sessions.open_allocation(launch.user, request.task, id)
             secrets = {**launch.secrets, TOKEN: token}
-            asked = prepared(request, ports)
             await self.requests.create(id, lambda: self._engine.allocate(asked, secrets))
-        except ApiError as error:
-            await self._abandon(live, error)
+        except Exception as error:
+            await self._abandon(live, str(error))
             raise
         return caveats
 
@@ -246,10 +250,10 @@ class AllocationService:
         self._changed(live)
         return live
 
-    async def _abandon(self, live: Live, error: ApiError) -> None:
+    async def _abandon(self, live: Live, why: str) -> None:
         """Whoever asked is told so directly, and not once more as of an exit."""
         self._live.pop(live.id, None)
-        failed = EngineFailed(self._clock.now(), Failure.INVALID_REQUEST, error.message)
+        failed = EngineFailed(self._clock.now(), Failure.INVALID_REQUEST, why)
         live.state = replace(step(live.state, failed)[0], is_released=True, is_reported=True)
         await self._save(live.state)
         self._changed(live)
@@ -263,16 +267,13 @@ class AllocationService:
         last = await self._database.read(lambda connection: records.last_beat(connection, HEART))
         held = set(await self._engine.held())
         for row in rows:
-            try:
-                await self._restore_one(row, row.id in held, last or self._clock.now())
-            except ApiError as error:
-                _log.error("allocation %s could not be taken up again: %s", row.id, error)
-        known = {row.id for row in rows}
-        for id in sorted(held - known):
+            await self._restore_one(row, last or self._clock.now())
+        for id in sorted(held - {row.id for row in rows}):
             _log.warning("allocation %s is nobody's: released", id)
             self.requests.delete(id, partial(self._engine.release, id))
 
-    async def _restore_one(self, row: Opened, is_held: bool, last: Instant) -> None:
+    async def _restore_one(self, row: Opened, last: Instant) -> None:
+        """Whatever is wrong with it is its own trouble, and keeps no other from being restored."""
         if row.kept is None or row.state is None:
             _log.error("allocation %s cannot be read, and is given up", row.id)
             why = "allocation failed due to restore error: its record cannot be read"
@@ -282,14 +283,17 @@ class AllocationService:
         kept, state = row.kept, row.state
         live = self._live[row.id] = Live(row.id, row.task, row.task_type, _without_template(kept), state)
         self.ports.restore(row.id, kept.ports)
-        for effect in resume(state):
-            await self._do(live, effect)
-        if not state.is_over and is_held:
-            await self._engine.allocate(kept.request, {})
-        elif not state.is_over:
+        try:
+            for effect in resume(state):
+                await self._do(live, effect)
+            if not state.is_over:
+                await self._engine.allocate(kept.request, {}, is_restored=True)
+        except Exception as error:
+            if not isinstance(error, errors.NotFound):
+                _log.exception("allocation %s could not be taken up again", row.id)
+            # It was last known to be there when the server was: what came after that must not be billed.
             at = Instant(max(last, state.started_at or last))
-            message = "nothing was left of it after the server was started again"
-            self._post(live, EngineFailed(at, Failure.RESTORE_ERROR, message))
+            self._post(live, EngineFailed(at, Failure.RESTORE_ERROR, f"after a restart of the server: {error}"))
         self._set_timer(live)
 
     # What happens
@@ -364,18 +368,10 @@ class AllocationService:
             handler(live.task, live.state)
 
     async def _save(self, state: State) -> None:
-        await self._durable(lambda: self._database.write(lambda connection: records.save(connection, state)))
+        await self._write(lambda connection: records.save(connection, state))
 
-    async def _durable(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Until it is: an event that is not would be lost."""
-        pause = _FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                return await write()
-            except Exception as error:
-                _log.error("the records cannot be written, and are tried again: %s", error)
-            await self._clock.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+    async def _write(self, act: Callable[[Connection], None]) -> None:
+        await insist("writing the records of allocations", lambda: self._database.write(act), self._clock)
 
     # What is done about it
 
@@ -424,19 +420,9 @@ class AllocationService:
         handler = self._exits.get(live.task_type)
         if handler is not None:
             exited = Exited(live.id, live.task, live.task_type, effect.ended, live.state)
-            await self._insist(live.id, handler, exited)
+            await insist(f"telling of the exit of allocation {live.id}", lambda: handler(exited), self._clock)
         live.state, _ = step(live.state, WasReported(self._clock.now()))
         await self._save(live.state)
-
-    async def _insist(self, id: AllocationId, handler: OnExit, exited: Exited) -> None:
-        pause = _FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                return await handler(exited)
-            except Exception:
-                _log.exception("the exit of allocation %s was not taken; told again in %.1f s", id, pause)
-            await self._clock.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     # Time
 

@@ -102,7 +102,7 @@ def resume(state: State) -> list[Effect]:
         if state.is_reported:
             return []
         assert state.ended is not None
-        return [Report(state.ended)] if state.is_released else [Close(), Release()]
+        return [Close(), Report(state.ended) if state.is_released else Release()]
     effects: list[Effect] = []
     if state.chief_address and not is_beyond(Phase.RUNNING, state.phase):
         effects.append(OpenProxies(state.chief_address))
@@ -314,19 +314,13 @@ def _became_daemon(state: State, event: BecameDaemon) -> Step:
 def _kill(state: State, at: Instant, reason: str, *, is_of_daemons: bool = False) -> Step:
     if state.kill is not None and at < state.kill.at + KILL_COOLDOWN_SECONDS:
         return state, []
-    is_first = state.kill is None
     before = state.kill
-    state = replace(
-        state,
-        kill=Kill(
-            at,
-            reason if before is None else before.reason,
-            is_of_daemons=is_of_daemons if before is None else before.is_of_daemons,
-        ),
-        was_killed_while_running=state.was_killed_while_running or not (is_of_daemons or _has_failed(state)),
-    )
+    # Why it is repeated changes nothing about why it was done: daemons that die slowly are still only daemons.
+    kill = Kill(at, reason, is_of_daemons) if before is None else replace(before, at=at)
+    was_killed = state.was_killed_while_running or not (kill.is_of_daemons or _has_failed(state))
+    state = replace(state, kill=kill, was_killed_while_running=was_killed)
     effects: list[Effect] = [KillParts(tuple(part.id for part in state.live))]
-    if is_first:
+    if before is None:
         effects.append(Tell(f"killed: {reason}", "DEBUG" if is_of_daemons else "INFO"))
     return _forward(state, Phase.TERMINATING), effects
 

@@ -72,6 +72,6 @@ class IdleWatch:
             used = max(requested, watched.reported or requested)
             if now - used <= watched.seconds:
                 continue
-            self.forget(task)
             _log.info("task %s is idle for more than %g s", task, watched.seconds)
             await self._end(watched.allocation, f"being idle for more than {watched.seconds:g} s")
+            self.forget(task)

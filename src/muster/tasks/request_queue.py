@@ -74,7 +74,6 @@ class RequestQueue(Generic[K]):
         self._most_waiting = most_waiting
         self._waiting: deque[_Work[K]] = deque()
         self._keys: dict[K, _Key[K]] = {}
-        self._retries: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self._blank = self._under_way = self._parked = self._created = self._deleted = 0
         self._called_off = self._refused = self._failed = self._retried = 0
@@ -95,7 +94,8 @@ class RequestQueue(Generic[K]):
         try:
             return await made
         except asyncio.CancelledError:
-            self._call_off(state)  # whoever asked has gone
+            if state.creation is work:
+                self._call_off(state)  # whoever asked has gone
             raise
 
     def delete(self, key: K, act: Act) -> None:
@@ -184,9 +184,7 @@ class RequestQueue(Generic[K]):
                     work.made.set_exception(error)
                 return
             _log.warning("deleting %s failed, and is tried again: %s", work.key, error)
-            task = group.create_task(self._again(work), name=f"requests-again-{work.key}")
-            self._retries.add(task)
-            task.add_done_callback(self._retries.discard)
+            group.create_task(self._again(work), name=f"requests-again-{work.key}")
             return
         if work.made is None:
             self._deleted += 1

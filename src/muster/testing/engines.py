@@ -1,6 +1,7 @@
 """What every engine promises, as tests; and an engine that runs nothing, for tests of those who use one."""
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -67,7 +68,7 @@ class PretendEngine:
     def __init__(self, machine: PretendMachine | None = None) -> None:
         self.machine = machine or PretendMachine()
         self._followed: set[AllocationId] = set()
-        self._inboxes: list[asyncio.Queue[Event]] = []
+        self._inboxes: weakref.WeakSet[asyncio.Queue[Event]] = weakref.WeakSet()
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -80,19 +81,25 @@ class PretendEngine:
             raise errors.invalid("Allocation", request.allocation, [problem])
         return [Caveat.CURRENT_SLOTS_EXCEEDED] if request.slots > self.machine.slots else []
 
-    async def allocate(self, request: Request, secrets: Mapping[str, str]) -> None:
-        await self.check(request)
+    async def allocate(self, request: Request, secrets: Mapping[str, str], *, is_restored: bool = False) -> None:
         id = request.allocation
+        if is_restored:
+            self._take_up(id)
+            return
+        await self.check(request)
         if id in self._followed:
             return
         self._followed.add(id)
-        known = self.machine.entries.get(id)
-        if known is not None:
-            if known.resources:
-                self._publish(Granted(id, tuple(known.resources.values()), is_recovered=True))
-            return
         self.machine.entries[id] = _Entry(request, dict(secrets))
         self._grant()
+
+    def _take_up(self, id: AllocationId) -> None:
+        if id not in self.machine.entries:
+            raise errors.NotFound(f"nothing is left of allocation {id}")
+        self._followed.add(id)
+        known = self.machine.entries[id].resources
+        if known:
+            self._publish(Granted(id, tuple(known.values()), is_recovered=True))
 
     async def kill(self, allocation: AllocationId, resources: Collection[ResourceId]) -> None:
         known = self.machine.entries[allocation].resources if allocation in self.machine.entries else {}
@@ -114,7 +121,7 @@ class PretendEngine:
 
     def events(self) -> AsyncIterator[Event]:
         inbox: asyncio.Queue[Event] = asyncio.Queue()
-        self._inboxes.append(inbox)
+        self._inboxes.add(inbox)
         return self._read(inbox)
 
     async def _read(self, inbox: asyncio.Queue[Event]) -> AsyncIterator[Event]:
@@ -330,7 +337,7 @@ class EngineSuite:
                 assert sorted(await engine.held()) == ["a.1", "b.1"]
                 assert again.heard == [], "nobody has asked yet"
                 for name in ("a.1", "b.1"):
-                    await engine.allocate(a_request(name), {})
+                    await engine.allocate(a_request(name), {}, is_restored=True)
                 await clock.sleep(_SOON)
                 found = {event.allocation: event for event in again.heard if isinstance(event, Granted)}
                 assert all(event.is_recovered for event in found.values())
@@ -342,6 +349,28 @@ class EngineSuite:
                 await world.finish(ResourceId("a.1-0"), 0)
                 await clock.sleep(_SOON)
                 assert again.told("a.1") == ["Granted", "TERMINATED"]
+
+        self._run(check)
+
+    def test_taken_up_again_it_is_told_anew_also_by_the_engine_that_has_told_it_before(self) -> None:
+        async def check(world: EngineWorld, ears: _Ears, clock: Clock) -> None:
+            await world.engine.allocate(a_request(), {})
+            await clock.sleep(_SOON)
+            await world.engine.allocate(a_request(), {}, is_restored=True)
+            await clock.sleep(_SOON)
+            assert ears.told("t.1") == [*_LIFE, "Granted"]
+            await world.finish(ResourceId("t.1-0"), 0)
+            await clock.sleep(_SOON)
+            assert ears.told("t.1") == [*_LIFE, "Granted", "TERMINATED"]
+
+        self._run(check)
+
+    def test_what_is_gone_is_not_made_again_for_who_takes_it_up(self) -> None:
+        async def check(world: EngineWorld, ears: _Ears, clock: Clock) -> None:
+            with pytest.raises(errors.NotFound, match=r"t\.1"):
+                await world.engine.allocate(a_request(), {}, is_restored=True)
+            await clock.sleep(_SOON)
+            assert (ears.heard, list(await world.engine.held())) == ([], [])
 
         self._run(check)
 

@@ -238,6 +238,16 @@ def test_daemons_are_not_waited_for_and_their_end_is_no_failure() -> None:
     assert run.state.ended.failure is None
 
 
+def test_daemons_that_die_slowly_are_killed_again_and_their_task_has_still_ended_well() -> None:
+    run = Run(2).start()
+    run.take(BecameDaemon(at(4), name(1)))
+    run.exit(0, DONE, 10)
+    assert run.take(Ticked(at(40))) == [KillParts((name(1),))]
+    run.exit(1, ABORTED, 41)
+    assert run.state.ended is not None
+    assert (run.state.ended.is_stopped_early, run.state.ended.is_killed) == (True, False)
+
+
 def test_a_failed_chief_is_told_also_where_daemons_are_killed_after_it() -> None:
     run = Run(2).start()
     run.take(BecameDaemon(at(4), name(1)))
@@ -300,7 +310,7 @@ def test_after_a_restart_all_is_done_again_that_may_not_have_been() -> None:
     run.exit(0, ABORTED)
     assert resume(run.state) == [Close(), Release()]
     run.take(WasReleased(at(20)))
-    assert kinds(resume(run.state)) == [Report]
+    assert kinds(resume(run.state)) == [Close, Report]
     run.take(WasReported(at(21)))
     assert resume(run.state) == []
 

@@ -79,7 +79,7 @@ async def test_a_creation_that_fails_is_whoever_asked_to_hear(clock: VirtualCloc
     await world.task("t")
     async with alive(world) as life:
 
-        async def refuse(request: object, secrets: object) -> None:
+        async def refuse(request: object, secrets: object, *, is_restored: bool = False) -> None:
             raise errors.Unavailable("the cluster is away")
 
         life.engine.allocate = refuse  # type: ignore[method-assign]
