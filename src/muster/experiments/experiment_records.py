@@ -95,11 +95,10 @@ def in_states(connection: Connection, states: Collection[ExperimentState]) -> li
 
 
 def query() -> Select[tuple[object, ...]]:
-    """All columns that `told` needs, and none of the large ones that nobody is shown."""
-    hidden = {EXPERIMENTS.c.search, EXPERIMENTS.c["keys"]}
+    """All columns that `told` needs."""
     return (
         select(
-            *(column for column in EXPERIMENTS.c if column not in hidden),
+            *(column for column in EXPERIMENTS.c if column is not EXPERIMENTS.c.search),
             USERS.c.username,
             USERS.c.display_name,
             PROJECTS.c.name.label("project_name"),

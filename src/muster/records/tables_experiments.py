@@ -90,7 +90,6 @@ EXPERIMENTS: Final = Table(
     Column("checkpoint_bytes", _BIG, nullable=False, default=0),
     Column("slot_seconds", Double, nullable=False, default=0.0),  # used by what has ended
     Column("search", LargeBinary),  # where it stands; NULL: not begun
-    _document("keys"),  # for the members of its trials; never shown
     _text("error"),
     Column("created", Double, nullable=False),
     Column("ended", Double),

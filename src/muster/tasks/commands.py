@@ -25,6 +25,7 @@ from muster.tasks.task_config import TaskType
 from muster.tasks.task_records import Task, TaskFilter
 
 RUN_ONCE: Final = (TaskType.COMMAND, TaskType.NOTEBOOK, TaskType.SHELL, TaskType.TENSORBOARD)
+ALL: Final = (*RUN_ONCE, TaskType.GENERIC)
 _SHOWN_SECONDS: Final = 86_400.0
 """For so long what has ended is still listed."""
 _SECRETS: Final = frozenset({"private_key"})
@@ -81,7 +82,7 @@ class Tasks:
     async def restore(self) -> None:
         """After a start: what was submitted and never acknowledged is over, idleness is watched again."""
         services = self._services
-        rows = await services.database.read(lambda connection: task_records.unfinished(connection, TaskType))
+        rows = await services.database.read(lambda connection: task_records.unfinished(connection, ALL))
         for task in rows:
             run = task.allocation
             if run is None:

@@ -18,6 +18,8 @@ PACKAGE: Final = "det_glue"
 _MAIN: Final = f"from {PACKAGE}.running import main\n\nmain()\n"
 _HOOK: Final = "startup-hook.sh"
 _CERTIFICATE: Final = "master.crt"
+_CUSTOM: Final = "sitecustomize.py"
+"""Python loads one of that name from any directory that it looks in: it has one of its own, which not all see."""
 _LONGEST_HASH: Final = 16
 
 
@@ -61,7 +63,9 @@ def read(startup_hook: str = "", certificate: str = "") -> GlueFiles:
     trust the server by."""
     files: dict[str, str] = {"__main__.py": _MAIN}
     for found in resources.files("muster.tasks.glue").iterdir():
-        if found.name.endswith(".py"):
+        if found.name == _CUSTOM:
+            files[f"unmounted/{_CUSTOM}"] = found.read_text()
+        elif found.name.endswith(".py"):
             files[f"{PACKAGE}/{found.name}"] = found.read_text()
         elif found.name.endswith(".sh"):
             files[found.name] = found.read_text()

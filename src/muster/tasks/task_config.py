@@ -18,10 +18,13 @@ class TaskType(StrEnum):
     SHELL = "SHELL"
     TENSORBOARD = "TENSORBOARD"
     GENERIC = "GENERIC"
+    TRIAL = "TRIAL"
+    CHECKPOINT_GC = "CHECKPOINT_GC"
 
     @property
     def words(self) -> str:
-        return {"TENSORBOARD": "TensorBoard", "GENERIC": "Generic task"}.get(self.value, self.value.capitalize())
+        special = {"TENSORBOARD": "TensorBoard", "GENERIC": "Generic task", "CHECKPOINT_GC": "Removal of checkpoints"}
+        return special.get(self.value, self.value.capitalize())
 
 
 class IdleType(StrEnum):

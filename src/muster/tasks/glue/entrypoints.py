@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 
-from .setting_up import Problem, has
+from .setting_up import Problem, has, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ def argv(kind: str, words: list[str], environ: MutableMapping[str, str]) -> list
         return _shell(environ)
     if kind == "TENSORBOARD":
         return _tensorboard(words, environ)
+    if kind == "TRIAL":
+        return [sys.executable, sys.argv[0], "launch"]
     # As in Determined: what comes as one word is a line for the shell.
     return ["/bin/sh", "-c", words[0]] if len(words) == 1 else words
 
@@ -98,14 +100,14 @@ def _shell(environ: MutableMapping[str, str]) -> list[str]:
     keygen = _tool("ssh-keygen")
     ssh = os.path.join(environ["DET_RUN_DIR"], "ssh")
     os.chmod(ssh, 0o700)
-    _write(os.path.join(ssh, "authorized_keys"), environ["DET_SHELL_AUTHORIZED_KEY"] + "\n")
+    write_private(os.path.join(ssh, "authorized_keys"), environ["DET_SHELL_AUTHORIZED_KEY"] + "\n")
     key = os.path.join(ssh, "host_key")
     if not os.path.exists(key):
         subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", key], check=True, stdin=subprocess.DEVNULL)
     found = {name: value for name, value in environ.items() if not name.startswith(_OF_THE_SESSION)}
     exported = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in found.items() if name.isidentifier())
-    _write(os.path.join(ssh, "environment"), exported)
-    _write(os.path.join(ssh, "login"), _LOGIN.format(ssh=shlex.quote(ssh)))
+    write_private(os.path.join(ssh, "environment"), exported)
+    write_private(os.path.join(ssh, "login"), _LOGIN.format(ssh=shlex.quote(ssh)))
     sftp = next((path for path in _SFTP if os.path.exists(path)), "")
     config = _SSHD_CONFIG.format(
         port=environ["SHELL_PORT"],
@@ -113,7 +115,7 @@ def _shell(environ: MutableMapping[str, str]) -> list[str]:
         ssh=ssh,
         subsystem=f"Subsystem sftp {sftp}" if sftp else "",
     )
-    _write(os.path.join(ssh, "sshd_config"), config)
+    write_private(os.path.join(ssh, "sshd_config"), config)
     if os.geteuid() == 0:
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # it insists on having it
     return [sshd, "-D", "-e", "-f", os.path.join(ssh, "sshd_config")]
@@ -133,11 +135,6 @@ def _tool(name: str) -> str:
     return found
 
 
-def _write(path: str, text: str) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-
-
 def _tensorboard(words: list[str], environ: MutableMapping[str, str]) -> list[str]:
     """`words`: further arguments. Over what experiments have stored, or over a directory."""
     _needs("tensorboard", "tensorboard", "TensorBoard")
@@ -145,7 +142,7 @@ def _tensorboard(words: list[str], environ: MutableMapping[str, str]) -> list[st
     if storage:
         _needs("determined", "determined", "TensorBoard of experiments")
         path = os.path.join(environ["DET_RUN_DIR"], "tensorboard-storage.json")
-        _write(path, storage)
+        write_private(path, storage)
         version = subprocess.run(
             [sys.executable, "-c", "import tensorboard.version as v; print(v.VERSION)"],
             check=True, capture_output=True, text=True,

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from . import entrypoints, setting_up
+from . import entrypoints, setting_up, trials
 from .calls import Master, Refused, Unreachable
 from .setting_up import Problem
 from .shipping import Lines, Shipper, entry
@@ -57,8 +57,10 @@ class Run:
         environ = self._environ
         work = setting_up.directories(environ)
         setting_up.write_facts(environ)
+        is_trial = self._kind == "TRIAL"
         if environ.pop("DET_HAS_CONTEXT", ""):
-            setting_up.fetch_files(Master(environ), environ["DET_TASK_ID"], work)
+            copy = [os.path.join(environ["DET_RUN_DIR"], "train", "model")] if is_trial else []
+            setting_up.fetch_files(Master(environ), environ["DET_TASK_ID"], work, *copy)
         if environ.get("MUSTER_UNMOUNTED") and environ.get("DET_NEEDS_MOUNTS"):
             raise Problem(
                 "this node may not mount anything for a task, which bind_mounts need: run its agent as root or permit "
@@ -68,6 +70,9 @@ class Run:
         if missing:
             raise Problem(f"{missing}, which the setting tasks.python names, is not on this node")
         setting_up.environment(environ)
+        if is_trial:
+            trials.write_trial(environ)
+            trials.tell_devices(Master(environ), environ)
         argv = entrypoints.argv(self._kind, self._words, environ)
         if not setting_up.has("determined"):
             self._tell(f"WARNING: {setting_up.WITHOUT_DETERMINED.format(python=sys.executable)}")
@@ -143,6 +148,17 @@ def _complain(text: str) -> None:
     sys.stderr.flush()
 
 
+def _launch() -> None:
+    """In a process of its own, whose output goes where the program's does."""
+    try:
+        trials.launch(dict(os.environ))
+    except Problem as problem:
+        sys.exit(f"ERROR: {problem}")
+    except (Refused, Unreachable) as error:
+        sys.stderr.write(f"ERROR: the parts of this trial did not come together: {error}\n")
+        sys.exit(CRASHED)
+
+
 def main() -> None:
     setting_up.choose_python(os.environ, sys.argv)
     if sys.argv[1] == "idle":
@@ -150,6 +166,8 @@ def main() -> None:
 
         idle.main(dict(os.environ))
         return
+    if sys.argv[1] == "launch":
+        _launch()
     code = Run(sys.argv[1], sys.argv[2:], dict(os.environ)).run()
     sys.stdout.flush()
     os._exit(code)

@@ -76,18 +76,21 @@ def write_facts(environ: MutableMapping[str, str]) -> None:
     facts: dict[str, object] = {name: environ.get(variable) for name, variable in _FACTS.items()}
     facts["slot_ids"] = json.loads(environ.get("DET_SLOT_IDS") or "[]")
     facts["latest_checkpoint"] = environ.get("DET_LATEST_CHECKPOINT")
-    path = os.path.join(environ["DET_RUN_DIR"], "info", "cluster.json")
     # It holds the session of the task.
+    write_private(os.path.join(environ["DET_RUN_DIR"], "info", "cluster.json"), json.dumps(facts))
+
+
+def write_private(path: str, text: str) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(facts, file)
+        file.write(text)
 
 
-def fetch_files(master: Master, task: str, work: str) -> None:
+def fetch_files(master: Master, task: str, *places: str) -> None:
     """The context directory. Raises Refused, Unreachable."""
     answer = json.loads(master.insist("GET", f"/api/v1/tasks/{task}/context_directory"))
     packed = base64.b64decode(answer.get("b64Tgz") or "")
-    if packed:
-        unpack(packed, work)
+    for place in places if packed else ():
+        unpack(packed, place)
 
 
 def unpack(packed: bytes, into: str) -> None:

@@ -90,7 +90,6 @@ def upgrade() -> None:
         sa.Column("checkpoint_bytes", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("slot_seconds", sa.Double(), nullable=False),
         sa.Column("search", sa.LargeBinary(), nullable=True),
-        sa.Column("keys", sa.JSON(), nullable=False),
         sa.Column("error", sa.Text(), nullable=False),
         sa.Column("created", sa.Double(), nullable=False),
         sa.Column("ended", sa.Double(), nullable=True),

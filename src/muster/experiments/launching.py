@@ -1,0 +1,195 @@
+"""One run of a trial, as what is asked of allocations.
+
+A trial is a task whose program is the experiment's entrypoint, begun by `tasks.glue.trials` once all of its parts are
+there. What it is told goes by its environment; what may hold keys of a storage goes there as a secret.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlalchemy import Connection, select
+
+from muster.accounts.services import AccountServices
+from muster.api import errors, raw
+from muster.api.documents import made_child, objects
+from muster.api.raw import Document
+from muster.engines.protocol import DEFAULT_PRIORITY, AllocationId, Request
+from muster.engines.sizing import GPU
+from muster.experiments.experiment_records import Experiment
+from muster.experiments.trial_records import Trial
+from muster.records import Database
+from muster.records.tables_experiments import CHECKPOINTS
+from muster.store.protocol import Store
+from muster.tasks import config_sections, task_pods, workspace_room
+from muster.tasks.config_fields import Fields
+from muster.tasks.contract import DTRAIN_PORTS, Launch, ProxyPort
+from muster.tasks.submitting import PoolList, TaskSettings
+from muster.tasks.task_config import Resources, TaskConfig, TaskType
+from muster.tasks.task_pods import Cluster, TaskFacts
+
+SHARED_PATH: Final = "/determined_shared_fs"
+"""Where trials see a shared file system: Determined's library looks for it there."""
+LONGEST_VARIABLE: Final = 120 * 1024
+"""Systems refuse to start a program with a longer one."""
+_USUAL: Final = ("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1",)
+"""Where users do not say otherwise. Newer PyTorch loads only weights unless it is told to load all; what trainers
+save is more than that, and theirs to trust."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchServices:
+    """What launching needs of others."""
+
+    database: Database
+    store: Store
+    accounts: AccountServices
+    pools: PoolList
+
+
+class TrialLauncher:
+    def __init__(self, services: LaunchServices, settings: TaskSettings, cluster: Cluster) -> None:
+        self._services = services
+        self._settings = settings
+        self._cluster = cluster
+
+    async def launch(
+        self,
+        experiment: Experiment,
+        trial: Trial,
+        run: int,
+        allocation: AllocationId,
+        excluded: Collection[str] = (),
+    ) -> Launch:
+        """`excluded`: nodes that it must not come to any more. Opens a session for its task, as often as it is called;
+        they end with the task."""
+        services, config = self._services, task_config(experiment)
+        namespace = await workspace_room.namespace(services.accounts.bindings, services.store, experiment.workspace)
+        await self._cluster.glue.place(services.store, namespace)
+        facts = TaskFacts(
+            kind=TaskType.TRIAL,
+            username=experiment.username,
+            device=await self._device(config),
+            variables=await self._variables(experiment, trial, run),
+            has_context=True,
+        )
+        defaults = self._settings.defaults
+        pod_spec = defaults.gpu_pod_spec if facts.device == "cuda" else defaults.cpu_pod_spec
+        template = task_pods.template(config, facts, self._cluster, pod_spec)
+        _with_volumes(template, experiment.config)
+        _without_nodes(template, excluded)
+        request = Request(
+            allocation=allocation,
+            task=trial.task,
+            task_type=TaskType.TRIAL.value,
+            template=template,
+            job=experiment.job,
+            name=f"Trial {trial.id} (Experiment {experiment.id})",
+            owner=experiment.username,
+            namespace=namespace,
+            pool=experiment.pool,
+            priority=config.resources.priority,
+            slots=config.resources.slots,
+            is_single_node=config.resources.is_single_node,
+            is_preemptible=True,
+            preemption_timeout_seconds=config.preemption_seconds or defaults.preemption_seconds,
+        )
+        secrets = {
+            **variables_of_experiment(experiment.config, trial.hparams),
+            "DET_USER_TOKEN": await services.accounts.accounts.open_task(experiment.user, trial.task),
+        }
+        proxies = [
+            ProxyPort(port.port, is_tcp=port.is_tcp, is_unauthenticated=port.is_unauthenticated)
+            for port in config.environment.proxy_ports
+        ]
+        return Launch(request, experiment.user, proxies, DTRAIN_PORTS, secrets)
+
+    async def _variables(self, experiment: Experiment, trial: Trial, run: int) -> dict[str, str]:
+        checkpoint = trial.latest_checkpoint or trial.warm_start
+        steps = 0  # one that begins with another's checkpoint has made none itself
+        if trial.latest_checkpoint is not None:
+            uuid = trial.latest_checkpoint
+            steps = await self._services.database.read(lambda connection: _steps(connection, uuid))
+        return {
+            "DET_TRIAL_ID": str(trial.id),
+            "DET_EXPERIMENT_ID": str(experiment.id),
+            "DET_TRIAL_SEED": str(trial.seed),
+            "DET_TRIAL_RUN_ID": str(run),
+            "DET_STEPS_COMPLETED": str(steps),
+            **({} if checkpoint is None else {"DET_LATEST_CHECKPOINT": checkpoint}),
+        }
+
+    async def _device(self, config: TaskConfig) -> str:
+        pools = await self._services.pools.pools()
+        found = [pool for pool in pools if pool.name == config.resources.pool]
+        return "cuda" if config.resources.slots and found and found[0].slot_resource == GPU else "cpu"
+
+
+def variables_of_experiment(config: Document, hparams: Document) -> dict[str, str]:
+    """Raises BadRequest where they are longer than a variable can be."""
+    found = {
+        "DET_EXPERIMENT_CONFIG": raw.encode(config).decode(),
+        "DET_HPARAMS": raw.encode(hparams).decode(),
+    }
+    longest = max(found, key=lambda name: len(found[name]))
+    if len(found[longest]) > LONGEST_VARIABLE:
+        raise errors.BadRequest(
+            f"config: is {len(found[longest]) // 1024} KiB long as JSON; at most {LONGEST_VARIABLE // 1024} KiB are "
+            "taken: put what is large into a file of the model definition"
+        )
+    return found
+
+
+def task_config(experiment: Experiment) -> TaskConfig:
+    """Of each of its trials, from a configuration that was checked before."""
+    document = experiment.config
+    fields = Fields(config_sections.plain(document))
+    resources = fields.inside("resources")
+    environment = config_sections.read_environment(fields.inside("environment"))
+    variables = {device: (*given, *_USUAL) for device, given in environment.variables.items()}
+    return TaskConfig(
+        environment=replace(environment, variables=variables),
+        resources=Resources(
+            slots=experiment.slots_per_trial,
+            pool=experiment.pool,
+            priority=experiment.priority or DEFAULT_PRIORITY,
+            shm_bytes=resources.size("shm_size"),
+            is_single_node=resources.flag("is_single_node"),
+        ),
+        bind_mounts=config_sections.read_bind_mounts(fields),
+        is_debug=fields.flag("debug"),
+        preemption_seconds=fields.integer("preemption_timeout", None),
+    )
+
+
+def _steps(connection: Connection, checkpoint: str) -> int:
+    return connection.scalar(select(CHECKPOINTS.c.steps).where(CHECKPOINTS.c.uuid == checkpoint)) or 0
+
+
+def _with_volumes(template: Document, config: Document) -> None:
+    for volume, mount in _volumes(config):
+        template["spec"]["volumes"].append(volume)
+        template["spec"]["containers"][0]["volumeMounts"].append(mount)
+
+
+def _volumes(config: Document) -> Iterator[tuple[Document, Document]]:
+    # Launchers put sockets there that are named after the allocation, and parts of one may be on the same machine.
+    yield {"name": "tmp", "emptyDir": {}}, {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108
+    storage = config.get("checkpoint_storage") or {}
+    if storage.get("type") == "shared_fs":
+        source = {"path": storage["host_path"], "type": "DirectoryOrCreate"}
+        yield {"name": "shared-fs", "hostPath": source}, {"name": "shared-fs", "mountPath": SHARED_PATH}
+
+
+def _without_nodes(template: Document, excluded: Collection[str]) -> None:
+    if not excluded:
+        return
+    away: Document = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": sorted(excluded)}
+    template["spec"]["affinity"] = raw.copy(template["spec"].get("affinity") or {})  # it may be the experiment's own
+    affinity = made_child(template["spec"]["affinity"], "nodeAffinity")
+    required = made_child(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
+    terms = list(objects(required, "nodeSelectorTerms")) or [{}]
+    # Any one of the terms is enough for a node: so it stands in each of them.
+    for term in terms:
+        term["matchExpressions"] = [*objects(term, "matchExpressions"), away]
+    required["nodeSelectorTerms"] = terms
