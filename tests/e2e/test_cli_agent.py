@@ -22,7 +22,7 @@ def test_a_machine_joins_runs_a_job_and_serves_its_logs():
             address = re.search(r"address +(\S+)", said)
             assert address, said
             assert "muster agent --server" in said
-            token = (data / "node-token").read_text().strip()
+            token = _token_of("far", (data / "node-token").read_text().strip())
             joining = ["agent", "--server", address[1], "--token", token, "--name", "far", "--label", "rack=r1"]
             with log.open("wb") as output:
                 agent = subprocess.Popen(
@@ -42,6 +42,11 @@ def test_a_machine_joins_runs_a_job_and_serves_its_logs():
             server.stdout.close()
             for left in processes_of(directory):
                 left.kill()
+
+
+def _token_of(node: str, cluster_token: str) -> str:
+    line = [*MUSTER, "agent", "--token", cluster_token, "--name", node, "--print-token"]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _banner(server: subprocess.Popen[str]) -> str:

@@ -1,11 +1,17 @@
 """Logs of a pod on another machine: from the agent's endpoint through the server to a reader."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import RedirectResponse
+from starlette.routing import Route
 
-from muster.agent import endpoint
+from muster.agent import certificates, endpoint, tokens
+from muster.agent.certificates import Certificate
 from muster.agent.logs import LogOptions
+from muster.agent.registration import CERTIFICATE
 from muster.api import core, errors
 from muster.api.objects import Key
 from muster.runtime.clock import SystemClock
@@ -17,6 +23,7 @@ from muster.testing.asgi import AsgiClient
 from muster.testing.servers import TOKEN, app_for
 
 NODE_TOKEN = "between-server-and-agents"
+FAR = tokens.for_logs(tokens.of_node(NODE_TOKEN, "far"))
 LOG = "/k8s/api/v1/namespaces/default/pods/p/log"
 
 
@@ -46,19 +53,29 @@ async def store() -> AsyncIterator[EmbeddedStore]:
         yield opened
 
 
-async def say_where(store: EmbeddedStore, port: int) -> None:
+@pytest.fixture
+def certificate(tmp_path: Path) -> Certificate:
+    return certificates.make("far", tmp_path, SystemClock().now())
+
+
+async def say_where(store: EmbeddedStore, port: int, fingerprint: str = "ab" * 32) -> None:
     status = {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
     }
-    await store.write([Patch(core.NODE, Key("", "far"), {"status": status}, subresource="status")])
+    known = {"metadata": {"annotations": {CERTIFICATE: fingerprint}}}
+    key = Key("", "far")
+    await store.write([Patch(core.NODE, key, known), Patch(core.NODE, key, {"status": status}, subresource="status")])
 
 
-async def test_a_log_comes_from_the_pods_own_node(store):
+async def test_a_log_comes_from_the_pods_own_node(store, certificate):
     agent = Agent()
-    application = endpoint.application(agent, token=NODE_TOKEN, clock=SystemClock())
-    async with listening(application) as url, RemoteNodeLogs(store, NODE_TOKEN) as remote:
-        await say_where(store, int(url.rpartition(":")[2]))
+    application = endpoint.application(agent, token=FAR, clock=SystemClock())
+    async with (
+        listening(application, tls=certificate.context) as url,
+        RemoteNodeLogs(store, NODE_TOKEN) as remote,
+    ):
+        await say_where(store, int(url.rpartition(":")[2]), certificate.fingerprint)
         client = AsgiClient(app_for(store, node_logs=remote), TOKEN)
         reply = await client.request("GET", LOG, query={"tailLines": "7"})
         assert (reply.status, reply.body) == (200, b"one\ntwo\n")
@@ -66,12 +83,49 @@ async def test_a_log_comes_from_the_pods_own_node(store):
     assert agent.asked == [("default", "p", uid, "main", "7")]
 
 
-async def test_an_agent_that_refuses_is_heard(store):
-    application = endpoint.application(Agent(), token="another", clock=SystemClock())
-    async with listening(application) as url, RemoteNodeLogs(store, NODE_TOKEN) as remote:
-        await say_where(store, int(url.rpartition(":")[2]))
+@pytest.mark.parametrize("token", [NODE_TOKEN, tokens.for_logs(tokens.of_node(NODE_TOKEN, "near"))])
+async def test_an_agent_that_refuses_is_heard(store, certificate, token):
+    application = endpoint.application(Agent(), token=token, clock=SystemClock())
+    async with (
+        listening(application, tls=certificate.context) as url,
+        RemoteNodeLogs(store, NODE_TOKEN) as remote,
+    ):
+        await say_where(store, int(url.rpartition(":")[2]), certificate.fingerprint)
         reply = await AsgiClient(app_for(store, node_logs=remote), TOKEN).request("GET", LOG)
         assert reply.status == 401
+
+
+async def test_who_has_not_the_nodes_certificate_is_told_nothing(store, certificate, tmp_path):
+    agent = Agent()
+    application = endpoint.application(agent, token=FAR, clock=SystemClock())
+    other = certificates.make("far", tmp_path, SystemClock().now())
+    async with listening(application, tls=other.context) as url, RemoteNodeLogs(store, NODE_TOKEN) as remote:
+        client = AsgiClient(app_for(store, node_logs=remote), TOKEN)
+        await say_where(store, int(url.rpartition(":")[2]), certificate.fingerprint)
+        reply = await client.request("GET", LOG)
+        assert (reply.status, agent.asked) == (503, [])
+        assert "another certificate" in reply.json["message"]
+        await say_where(store, int(url.rpartition(":")[2]), "")
+        reply = await client.request("GET", LOG)
+        assert (reply.status, agent.asked) == (503, [])
+        assert "has not said by which certificate" in reply.json["message"]
+
+
+async def test_an_agent_cannot_send_the_server_elsewhere(store, certificate):
+    asked = []
+
+    async def elsewhere(request):
+        asked.append(request.url.path)
+        return RedirectResponse("/secret")
+
+    application = Starlette(routes=[Route("/{path:path}", elsewhere)])
+    async with (
+        listening(application, tls=certificate.context) as url,
+        RemoteNodeLogs(store, NODE_TOKEN) as remote,
+    ):
+        await say_where(store, int(url.rpartition(":")[2]), certificate.fingerprint)
+        reply = await AsgiClient(app_for(store, node_logs=remote), TOKEN).request("GET", LOG)
+        assert (reply.status, len(asked)) == (503, 1)
 
 
 async def test_an_agent_that_is_away_is_named(store):

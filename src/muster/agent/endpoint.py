@@ -1,7 +1,7 @@
 """A small HTTP service of an agent on another machine: the logs of its pods, for the server to pass on.
 
-`GET /logs/{namespace}/{pod}/{uid}/{container}` with kubectl's query parameters and a bearer token. Errors are Status
-documents, so the server hands them through unchanged.
+`GET /logs/{namespace}/{pod}/{uid}/{container}` with kubectl's query parameters and a bearer token, over TLS with the
+certificate whose fingerprint is on the Node. Errors are Status documents, so the server hands them through unchanged.
 """
 
 import hmac

@@ -53,6 +53,7 @@ class NodeConfig:
     labels: Mapping[str, str] = field(default_factory=dict)  # topology and whatever else
     address: str | None = None  # None: the one this machine speaks from
     port: int = 0  # where `agent.endpoint` serves logs; 0 where they are read in process
+    fingerprint: str = ""  # of the certificate that it is served with
     base: Mapping[str, str] | None = None  # environment for all pods; None: a few variables of the agent's own
 
 
@@ -84,7 +85,15 @@ class Agent:
         self._events = EventRecorder(store, clock, "muster-agent")
         self._tasks: asyncio.TaskGroup | None = None
         self._changed = asyncio.Event()
-        identity = Identity(config.name, self._address, config.machine, config.directory, config.labels, config.port)
+        identity = Identity(
+            config.name,
+            self._address,
+            config.machine,
+            config.directory,
+            config.labels,
+            config.port,
+            config.fingerprint,
+        )
         self._registration = Registration(store, identity, clock=clock, entropy=self._entropy)
         self._informer = Informer(store, Selection(core.POD, fields=_on_node(config.name)), clock=clock)
         self._informer.on_event(self._heard)

@@ -24,6 +24,8 @@ from muster.runtime.clock import Clock
 from muster.store.protocol import Create, Patch, PatchType, Store, write_one
 from muster.version import VERSION
 
+CERTIFICATE = "muster.dev/agent-certificate"
+"""An annotation of a Node: the SHA-256 of the certificate by which its agent is known, in hexadecimal."""
 LEASES = "kube-node-lease"
 LEASE_SECONDS = 40
 RENEW_SECONDS = 10.0
@@ -43,6 +45,7 @@ class Identity:
     directory: Path
     labels: Mapping[str, str] = field(default_factory=dict)
     port: int = 0  # of the log endpoint; 0 where logs are read in process
+    fingerprint: str = ""  # of that endpoint's certificate
 
 
 class Registration:
@@ -119,7 +122,8 @@ def labels(identity: Identity) -> dict[str, str]:
 
 def annotations(identity: Identity) -> dict[str, str]:
     gpus = identity.machine.gpus
-    return {node_slots.GPU_UUIDS: ",".join(gpu.uuid for gpu in gpus)} if gpus else {}
+    found = {node_slots.GPU_UUIDS: ",".join(gpu.uuid for gpu in gpus)} if gpus else {}
+    return found | ({CERTIFICATE: identity.fingerprint} if identity.fingerprint else {})
 
 
 def _products(machine: Machine) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from muster.agent import cgroups, endpoint
+from muster.agent import certificates, cgroups, endpoint, tokens
 from muster.agent.host_process import HostProcessRuntime
 from muster.agent.logs import LogOptions
 from muster.agent.node import Agent, NodeConfig
@@ -22,8 +22,8 @@ from muster.store.http import HttpStore
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """A node of a platform elsewhere. `port` 0 takes any free one for its log endpoint. `tls`: which servers to
-    believe; None for all that this system trusts."""
+    """A node of a platform elsewhere. `token`: the cluster's for nodes, or this node's own. `port` 0 takes any free one
+    for its log endpoint. `tls`: which servers to believe; None for all that this system trusts."""
 
     server: str
     token: str
@@ -39,11 +39,14 @@ async def agent(settings: AgentSettings, announce: Callable[[str], None]) -> Non
     clock = SystemClock()
     make_private(settings.data)
     async with contextlib.AsyncExitStack() as stack:
-        store = await stack.enter_async_context(HttpStore(settings.server, settings.token, tls=settings.tls))
-        logs = _Late()
-        served = endpoint.application(logs, token=settings.token, clock=clock)
-        url = await stack.enter_async_context(listening(served, settings.host, settings.port))
         [(name, machine)] = shares(settings.node)
+        own = tokens.own(settings.token, name)
+        store = await stack.enter_async_context(HttpStore(settings.server, own, tls=settings.tls))
+        logs = _Late()
+        served = endpoint.application(logs, token=tokens.for_logs(own), clock=clock)
+        certificate = certificates.make(name, settings.data, clock.now())
+        listener = listening(served, settings.host, settings.port, tls=certificate.context)
+        url = await stack.enter_async_context(listener)
         config = NodeConfig(
             name,
             settings.data / "nodes" / name,
@@ -51,6 +54,7 @@ async def agent(settings: AgentSettings, announce: Callable[[str], None]) -> Non
             settings.node.labels,
             address=settings.host,
             port=urlsplit(url).port or 0,
+            fingerprint=certificate.fingerprint,
         )
         runtime = HostProcessRuntime(clock, groups=cgroups.find())
         stack.push_async_callback(runtime.close)

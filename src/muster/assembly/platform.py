@@ -9,9 +9,11 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from muster.agent import tokens as node_tokens
 from muster.api import errors, raw
 from muster.api.everything import REGISTRY
 from muster.assembly import configured
@@ -102,7 +104,8 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
             registry=REGISTRY,
             clock=clock,
             authenticator=access.TokenAuthenticator(
-                {tokens.admin: access.administrator(), tokens.node: access.a_node()}
+                {tokens.admin: access.administrator(), tokens.node: access.a_node()},
+                partial(node_tokens.node_of, tokens.node),
             ),
             node_logs=local_logs,
             version=VERSION,

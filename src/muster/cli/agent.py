@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import click
 
+from muster.agent import tokens
 from muster.api import errors, raw
 from muster.assembly import joining
 from muster.assembly.joining import AgentSettings
@@ -21,6 +22,7 @@ class _Options:
     fake_gpus: int
     labels: tuple[str, ...]
     host: str
+    print_token: bool
     data: str | None
     quiet: bool
     verbose: bool
@@ -28,12 +30,19 @@ class _Options:
 
 @click.command()
 @click.option("--server", metavar="URL", help="The platform to join. [env: MUSTER_SERVER]")
-@click.option("--token", metavar="TOKEN", help="The node token, which the server keeps as `node-token` in its data.")
+@click.option(
+    "--token",
+    metavar="TOKEN",
+    help="The node token, which the server keeps as `node-token` in its data; or the one of this node alone.",
+)
 @click.option("--name", default="", metavar="NAME", help="What to call the node; the host's name if not given.")
 @starting.fake_gpus_option
 @starting.label_option
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="The address of this machine, where the server fetches logs."
+)
+@click.option(
+    "--print-token", is_flag=True, help="Print the token that lets only the node of that --name join, and exit."
 )
 @starting.data_option
 @starting.quiet_option
@@ -45,13 +54,19 @@ def command(session: Session, /, **options: raw.JSON) -> None:
     Jobs that run go on when the agent stops, and are found again when it starts.
 
     \b
-    Example:
+    Examples:
       muster agent --server http://head:7077 --token $TOKEN --host 10.0.0.5 --label topology/rack=r1
+      muster agent --token $TOKEN --name gpu-7 --print-token
     """
     asked = _Options(**options)
     found = config.connection(asked.server or session.server, asked.token or session.token)
     if not found.token:
         raise errors.BadRequest("a node needs a token: pass the content of the server's node-token file with --token")
+    if asked.print_token:
+        if not asked.name:
+            raise errors.BadRequest("--print-token: name the node that the token is for with --name")
+        click.echo(tokens.own(found.token, asked.name))
+        return
     settings = AgentSettings(
         server=found.server,
         token=found.token,

@@ -5,7 +5,7 @@ and on its own pods, and nothing else. A user may what the rules say that came w
 """
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from hmac import compare_digest
@@ -55,10 +55,12 @@ class Authenticator(Protocol):
 
 class TokenAuthenticator:
     """Tokens, compared in constant time. They come as Bearer, or as the password of Basic: kubectl sends no token over
-    plain HTTP, but it does send what stands in the server's URL (`http://admin:<token>@127.0.0.1:7077/k8s`)."""
+    plain HTTP, but it does send what stands in the server's URL (`http://admin:<token>@127.0.0.1:7077/k8s`).
+    `node_of`: which node's own a token is; None for nobody's."""
 
-    def __init__(self, tokens: Mapping[str, Identity]) -> None:
+    def __init__(self, tokens: Mapping[str, Identity], node_of: Callable[[str], str | None] | None = None) -> None:
         self._tokens = [(token.encode(), identity) for token, identity in tokens.items() if token]
+        self._node_of = node_of
 
     def authenticate(self, headers: Mapping[str, str]) -> Identity | None:
         sent = sent_token(headers.get("authorization", ""))
@@ -68,6 +70,9 @@ class TokenAuthenticator:
         for known, identity in self._tokens:  # all of them, always: the time taken tells nothing
             if compare_digest(known, sent):
                 found = identity
+        if found is None and self._node_of is not None:
+            node = self._node_of(sent.decode("latin-1"))
+            return None if node is None else a_node(node)
         return found
 
 

@@ -1,4 +1,8 @@
-"""Logs from where they are kept: agents in this process are asked directly, others over HTTP."""
+"""Logs from where they are kept: agents in this process are asked directly, others over HTTPS.
+
+An agent is known by the certificate whose fingerprint is on its Node; it is sent a token that is made for this one node
+and for its logs only, and it cannot send us elsewhere.
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -7,7 +11,9 @@ from urllib.parse import quote
 
 import aiohttp
 
+from muster.agent import tokens
 from muster.agent.logs import LogOptions
+from muster.agent.registration import CERTIFICATE
 from muster.api import core, errors, raw, status, timestamps
 from muster.api.objects import Key, Object
 from muster.server.logs import NodeLogs
@@ -16,6 +22,8 @@ from muster.store.protocol import Store
 Opener: TypeAlias = Callable[[Object, str, LogOptions], AsyncIterator[bytes]]
 """As `NodeLogs.open`."""
 _CONNECT_SECONDS = 5.0
+_SILENT_SECONDS = 60.0
+"""Of an agent that is not followed, and so has something to say or is at the end."""
 _CHUNK_BYTES = 64 * 1024
 
 
@@ -35,8 +43,7 @@ class LocalNodeLogs:
 
 
 class RemoteNodeLogs:
-    """Asks the agent at the node's own address, with the token that agents know us by. Use as an async context
-    manager."""
+    """Asks the agent at the node's own address. `token`: the cluster's for nodes. Use as an async context manager."""
 
     def __init__(self, store: Store, token: str) -> None:
         self._store = store
@@ -59,14 +66,25 @@ class RemoteNodeLogs:
         node = await self._node(name)
         parts = (pod.key.namespace, pod.key.name, pod.uid, container)
         url = f"{address(node)}/logs/{'/'.join(quote(part, safe='') for part in parts)}"
-        headers = {"Authorization": f"Bearer {self._token}"}
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+        headers = {"Authorization": f"Bearer {tokens.for_logs(tokens.of_node(self._token, name))}"}
+        silence = None if options.follow else _SILENT_SECONDS
+        request = self._session.get(
+            url,
+            params=query_of(options),
+            headers=headers,
+            ssl=fingerprint(node),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=silence),
+            allow_redirects=False,
+        )
         try:
-            async with self._session.get(url, params=query_of(options), headers=headers, timeout=timeout) as response:
+            async with request as response:
                 if response.status != 200:
                     raise await _error(response, name)
                 async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
                     yield chunk
+        except aiohttp.ServerFingerprintMismatch as error:
+            told = f'what answers for node "{name}" at {url} is not its agent: it has another certificate'
+            raise errors.Unavailable(told) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise errors.Unavailable(f'the agent of node "{name}" does not answer at {url}: {error}') from error
 
@@ -85,7 +103,17 @@ def address(node: Object) -> str:
     endpoint = reported.daemon_endpoints and reported.daemon_endpoints.kubelet_endpoint
     if not host or not endpoint or not endpoint.port:
         raise errors.Unavailable(f'node "{node.key.name}" has not said where its agent listens')
-    return f"http://{f'[{host}]' if ':' in host else host}:{endpoint.port}"
+    return f"https://{f'[{host}]' if ':' in host else host}:{endpoint.port}"
+
+
+def fingerprint(node: Object) -> aiohttp.Fingerprint:
+    """Of the one certificate that its agent is believed by. Raises Unavailable for a node that has not said so."""
+    try:
+        return aiohttp.Fingerprint(bytes.fromhex((node.meta.annotations or {}).get(CERTIFICATE, "")))
+    except ValueError as error:
+        raise errors.Unavailable(
+            f'node "{node.key.name}" has not said by which certificate its agent is known'
+        ) from error
 
 
 def query_of(options: LogOptions) -> dict[str, str]:
@@ -105,7 +133,11 @@ def query_of(options: LogOptions) -> dict[str, str]:
 
 
 async def _error(response: aiohttp.ClientResponse, node: str) -> errors.ApiError:
-    body = await response.read()
+    body = b""
+    async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+        body += chunk
+        if len(body) > _CHUNK_BYTES:
+            break
     try:
         return status.to_error(raw.decode_object(body), response.status)
     except errors.BadRequest:
