@@ -1,6 +1,7 @@
 """`muster agent`."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import click
 
@@ -12,6 +13,9 @@ from muster.assembly.machines import NodeSettings
 from muster.cli import starting
 from muster.cli.session import Session
 from muster.sdk import config, trusting
+
+
+_NO_TOKEN: Final = "a node needs a token: pass the content of the server's node-token file with --token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +63,12 @@ def command(session: Session, /, **options: raw.JSON) -> None:
       muster agent --token $TOKEN --name gpu-7 --print-token
     """
     asked = _Options(**options)
+    if asked.print_token:
+        click.echo(_token_of(asked.name, asked.token or session.token or ""))
+        return
     found = config.connection(asked.server or session.server, asked.token or session.token)
     if not found.token:
-        raise errors.BadRequest("a node needs a token: pass the content of the server's node-token file with --token")
-    if asked.print_token:
-        if not asked.name:
-            raise errors.BadRequest("--print-token: name the node that the token is for with --name")
-        click.echo(tokens.own(found.token, asked.name))
-        return
+        raise errors.BadRequest(_NO_TOKEN)
     settings = AgentSettings(
         server=found.server,
         token=found.token,
@@ -82,3 +84,9 @@ def command(session: Session, /, **options: raw.JSON) -> None:
 
     work = joining.agent(settings, announce)
     starting.until_signalled(work, verbose=asked.verbose, address=asked.host)
+
+
+def _token_of(node: str, cluster_token: str) -> str:
+    if not node or not cluster_token:
+        raise errors.BadRequest("--print-token: needs --name, of the node, and --token, the server's node-token")
+    return tokens.own(cluster_token, node)
