@@ -1,7 +1,6 @@
 """`muster agent`."""
 
 from dataclasses import dataclass
-from typing import Final
 
 import click
 
@@ -13,9 +12,6 @@ from muster.assembly.machines import NodeSettings
 from muster.cli import starting
 from muster.cli.session import Session
 from muster.sdk import config, trusting
-
-
-_NO_TOKEN: Final = "a node needs a token: pass the content of the server's node-token file with --token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ def command(session: Session, /, **options: raw.JSON) -> None:
         return
     found = config.connection(asked.server or session.server, asked.token or session.token)
     if not found.token:
-        raise errors.BadRequest(_NO_TOKEN)
+        raise errors.BadRequest("a node needs a token: pass the content of the server's node-token file with --token")
     settings = AgentSettings(
         server=found.server,
         token=found.token,
