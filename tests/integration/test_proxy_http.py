@@ -1,6 +1,7 @@
 """The proxy over HTTP: what goes through, what is kept back, what is said when nothing answers."""
 
 import asyncio
+import base64
 import gzip
 import hashlib
 from collections.abc import AsyncIterator
@@ -69,6 +70,37 @@ async def test_a_task_does_not_get_the_session_of_who_looks_at_it(at: World) -> 
         assert reply.status == 200
     assert "authorization" not in at.seen.headers
     assert "cookie" not in at.seen.headers
+
+
+@pytest.mark.parametrize("scheme", ["Bearer editor", "Basic " + base64.b64encode(b"admin:editor").decode()])
+async def test_nor_does_it_where_they_came_in_by_other_means(at: World, scheme: str) -> None:
+    token, session = at.tokens.of("notebook"), {"Authorization": scheme}
+    for query, headers in (({"token": token}, {}), ({}, {"Cookie": f"muster-proxy-token={token}"}), ({}, None)):
+        service = "open" if headers is None else "notebook"
+        async with at.client.get(
+            f"{at.url}/proxy/{service}/", params=query, headers={**session, **(headers or {})}
+        ) as reply:
+            assert reply.status == 200
+        assert scheme not in at.seen.headers.values()
+    meant = {"Authorization": "Basic " + base64.b64encode(b"me:of-the-service").decode()}
+    async with at.client.get(f"{at.url}/proxy/notebook/", params={"token": token}, headers=meant) as reply:
+        assert reply.status == 200
+    assert at.seen.headers["authorization"] == meant["Authorization"]
+
+
+async def test_a_reply_that_needs_no_body_keeps_the_connection(at: World) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\nETag: x\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        at.table.open("notebook", "notebook.1", "127.0.0.1", [ProxyPort(port, is_default=True)])
+        request = b"GET /proxy/notebook/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer editor\r\n%b\r\n"
+        answers = await at.raw(request % b"" + request % b"Connection: close\r\n")
+    assert answers.count(b"HTTP/1.1 304") == 2
+    assert b"content-length" not in answers
 
 
 async def test_cookies_of_a_service_are_for_itself_and_never_ours(at: World) -> None:

@@ -11,7 +11,8 @@ from muster.accounts.permissions import Permission
 from muster.api import errors
 from muster.records import Database
 from muster.records.tables_tasks import TASKS
-from muster.server.determined.authenticating import check_origin, cookie, token_of
+from muster.server.access import sent_token
+from muster.server.determined.authenticating import check_origin, cookie
 from muster.server.determined.router import Authenticate, Authorize
 from muster.server.exchange import Query
 from muster.server.proxy.headers import TOKEN_COOKIE
@@ -59,17 +60,16 @@ class Admission:
     async def admit(self, target: Target, headers: Mapping[str, str], query: Query, method: str) -> Admitted:
         """`method`: `WEBSOCKET` for one. Raises Unauthorized, Forbidden, NotFound."""
         if target.port.is_unauthenticated:
-            # A session that was sent along is still not the service's business.
-            return Admitted(not token_of(headers) or await self._authenticate(headers) is None)
+            return Admitted(await self._is_theirs(headers))
         shown = query.text("token")
         if shown and self._tokens.is_of(target.task, shown):
-            return Admitted(keeps_authorization=True, token=shown)
+            return Admitted(await self._is_theirs(headers), token=shown)
         if self._tokens.is_of(target.task, _token_scheme(headers)):
             return Admitted(keeps_authorization=True)
         if self._tokens.is_of(target.task, cookie(headers, TOKEN_COOKIE)):
             check_origin(method, headers)
             introduction = self._introduction(target) if target.port.is_default else ""
-            return Admitted(keeps_authorization=True, authorization=introduction)
+            return Admitted(await self._is_theirs(headers), authorization=introduction)
         caller = await self._authenticate(headers)
         if caller is None:
             raise errors.Unauthorized("log in first: no known session or token came with the request")
@@ -77,7 +77,13 @@ class Admission:
         task = await self._affiliations.of(target.task)
         await self._check(caller, target, task)
         introduction = self._introduction(target) if task.type in _ASKING and target.port.is_default else ""
-        return Admitted(not headers.get("authorization", "").lower().startswith("bearer "), authorization=introduction)
+        return Admitted(await self._is_theirs(headers), authorization=introduction)
+
+    async def _is_theirs(self, headers: Mapping[str, str]) -> bool:
+        """Whether the header `Authorization` is meant for the service. What proves to us who somebody is never is,
+        however else they were let in."""
+        token = sent_token(headers.get("authorization", "")).decode("latin-1")
+        return not token or await self._authenticate({"authorization": f"Bearer {token}"}) is None
 
     def _introduction(self, target: Target) -> str:
         """As Jupyter takes it: the token of its address is its own as well."""

@@ -25,6 +25,8 @@ from muster.tasks.proxies import Target
 _CHUNK_BYTES: Final = 64 * 1024
 _SKIPPED: Final = ("accept", "accept-encoding", "user-agent", "content-type")
 """Headers that the client library would add by itself."""
+_BODILESS: Final = (204, 304)
+"""A length is then one of something that is not sent; our own server would wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ class Exchange:
             if not 200 <= reply.status < 600:
                 raise NotServing(f"the service of task {self._target.task} answered with status {reply.status}.")
             told = headers.returned(headers.decoded(reply.raw_headers), asked.front, origin_of(self._target))
+            if reply.status in _BODILESS:
+                told = [(name, value) for name, value in told if name != "content-length"]
             await self._start(send, reply.status, [*told, *asked.extra])
             async for chunk in reply.content.iter_chunked(_CHUNK_BYTES):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
