@@ -13,7 +13,7 @@ from muster.runtime.clock import Clock
 from muster.server.determined import commands, generic, notebooks, shells, tensorboards
 from muster.server.determined import tasks as task_routes
 from muster.server.determined.interactive import Interactive
-from muster.server.determined.routing import Route
+from muster.server.determined.routing import Route, large
 from muster.settings.sections import PlatformSettings
 from muster.store.protocol import Store
 from muster.tasks import container_defaults, glue_files
@@ -94,13 +94,13 @@ async def interactive_tasks(
 
     routes = (
         *task_routes.routes(tasks, allocations, contexts),
-        *commands.routes(of(TaskType.COMMAND)),
-        *notebooks.routes(of(TaskType.NOTEBOOK), tokens),
-        *shells.routes(of(TaskType.SHELL), wanted.agent_user),
-        *tensorboards.routes(of(TaskType.TENSORBOARD)),
-        *generic.routes(tasks, accounts),
+        *map(large, commands.routes(of(TaskType.COMMAND))),
+        *map(large, notebooks.routes(of(TaskType.NOTEBOOK), tokens)),
+        *map(large, shells.routes(of(TaskType.SHELL), wanted.agent_user)),
+        *map(large, tensorboards.routes(of(TaskType.TENSORBOARD))),
+        *map(large, generic.routes(tasks, accounts)),
     )
-    return InteractiveTasks(tasks, routes, {"idle tasks": idle.run})
+    return InteractiveTasks(tasks, routes, {"tasks": tasks.run})
 
 
 def _settings(settings: PlatformSettings) -> TaskSettings:

@@ -61,6 +61,8 @@ class AllocationRow:
     exit_reason: str
     exit_error: str
     exit_code: int | None
+    is_open: bool
+    """Its owner does not know yet how it ended."""
 
 
 def add(connection: Connection, kept: Kept, state: State, launched: str) -> None:
@@ -169,6 +171,7 @@ def _row(row: Row[tuple[object, ...]]) -> AllocationRow:
         row.exit_reason,
         row.exit_error,
         row.exit_code,
+        row.is_open,
     )
 
 

@@ -4,22 +4,27 @@ Commands, notebooks, shells and TensorBoards run once. Generic tasks may be paus
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Final
 
 from sqlalchemy import Connection
 
+from muster.accounts import policies
 from muster.accounts.audit import By, Deed, note
 from muster.accounts.callers import Caller, WorkspaceId
 from muster.accounts.permissions import Permission
+from muster.accounts.policies import Workload
 from muster.accounts.projects import ProjectId
 from muster.api import errors
+from muster.api.errors import ApiError
 from muster.api.meta import Instant
+from muster.api.raw import Document
 from muster.records.paging import Page
 from muster.tasks import config_fields, priorities, task_records
 from muster.tasks.allocation_states import Signal
 from muster.tasks.contract import Exited
+from muster.tasks.generic_states import SIGNALS, GenericState, Settled, settle
+from muster.tasks.log_lines import Level
 from muster.tasks.submitting import Services, Submission, Submitted, Submitter
 from muster.tasks.task_config import TaskType
 from muster.tasks.task_records import Task, TaskFilter
@@ -32,41 +37,8 @@ _SECRETS: Final = frozenset({"private_key"})
 _VACATE_SECONDS: Final = 0.2
 
 
-class GenericState(StrEnum):
-    ACTIVE = "ACTIVE"
-    PAUSED = "PAUSED"
-    COMPLETED = "COMPLETED"
-    ERROR = "ERROR"
-    CANCELED = "CANCELED"
-    STOPPING_PAUSED = "STOPPING_PAUSED"
-    STOPPING_CANCELED = "STOPPING_CANCELED"
-
-
-_OVER: Final = frozenset({GenericState.COMPLETED, GenericState.ERROR, GenericState.CANCELED})
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What becomes of a generic task whose run has ended."""
-
-    state: GenericState
-    is_over: bool
-
-
-def settle(state: str, exited: Exited) -> Settled:
-    """Pure. A run that had to make room, whether it heard of it or not, goes on; one that was paused waits for
-    somebody."""
-    if state == GenericState.STOPPING_CANCELED:
-        return Settled(GenericState.CANCELED, True)
-    if state == GenericState.STOPPING_PAUSED:
-        return Settled(GenericState.PAUSED, False)
-    if exited.ended.is_preempted or exited.ended.is_killed:
-        return Settled(GenericState.ACTIVE, False)
-    return Settled(GenericState.ERROR if exited.ended.failure is not None else GenericState.COMPLETED, True)
-
-
 class Tasks:
-    """Register its handlers by `attach` before allocations run; call `restore` when it begins."""
+    """Register its handlers by `attach` before allocations run, and call `restore`; then keep `run` running."""
 
     def __init__(self, services: Services, submitter: Submitter) -> None:
         self._services = services
@@ -80,7 +52,7 @@ class Tasks:
         allocations.on_exit(TaskType.GENERIC.value, self._generic_exited)
 
     async def restore(self) -> None:
-        """After a start: what was submitted and never acknowledged is over, idleness is watched again."""
+        """After a start: what was never acknowledged is not done, idleness is watched again."""
         services = self._services
         rows = await services.database.read(lambda connection: task_records.unfinished(connection, ALL))
         for task in rows:
@@ -89,9 +61,18 @@ class Tasks:
                 await self._end(task.id, services.clock.now())
             elif run.phase != "TERMINATED":
                 self.idle.watch(task.id, run.id, config_fields.duration(task.config.get("idle_timeout")))
+            elif task.state == GenericState.ACTIVE and not run.is_open:
+                await self._move(task.id, [GenericState.ACTIVE], GenericState.PAUSED)
         kept = [task.id for task in rows if task.allocation is not None]
         generic = await services.database.read(lambda c: task_records.ids(c, TaskType.GENERIC.value))
         await services.contexts.keep_only([*kept, *generic])
+
+    async def run(self) -> None:
+        """Whoever was to stop right before a crash may not have been told. Then idleness is watched."""
+        for task in await self._services.database.read(lambda c: task_records.unfinished(c, [TaskType.GENERIC])):
+            if task.state in SIGNALS:
+                await self._stop_run(task.id, "it was to stop before the server was started again")
+        await self.idle.run()
 
     # Looking
 
@@ -133,21 +114,32 @@ class Tasks:
         if task.ended is not None:
             return
         if task.type == TaskType.GENERIC:
-            await self._cancel(task)
-        run = task.allocation
-        if run is not None:
-            await self._services.allocations.signal(run.id, Signal.KILL, reason)
+            await self._cancel(task.id, reason)
+        elif task.allocation is not None:
+            await self._services.allocations.signal(task.allocation.id, Signal.KILL, reason)
 
     async def set_priority(self, task: Task, priority: int) -> None:
         """Raises BadRequest, Conflict where it has ended."""
         run = task.allocation
         if not 1 <= priority <= 99:
             raise errors.BadRequest(f"priority: must be a whole number from 1 to 99, found {priority}")
+        await self._check_policies(task.workspace, {"resources": {"priority": priority}})
         if task.ended is not None or run is None or run.phase == "TERMINATED":
             raise errors.Conflict(f"task {task.id} has ended")
         await priorities.set_priority(self._services.store, task.id, priority)
         config = {**task.config, "resources": {**task.config.get("resources", {}), "priority": priority}}
         await self._services.database.write(lambda c: task_records.change(c, task.id, {"config": config}))
+
+    async def _check_policies(self, workspace: WorkspaceId, change: Document) -> None:
+        """What must not be asked for at a launch must not be had by changing it later. Raises BadRequest."""
+        applying = await self._services.accounts.policies.applying(Workload.TASK, workspace)
+        broken = policies.violations(change, policies.constraints(applying))
+        if broken:
+            raise errors.BadRequest(broken[0])
+        for name in change["resources"]:
+            fixed = policies.merge(change, applying)["resources"][name]
+            if fixed != change["resources"][name]:
+                raise errors.BadRequest(f"resources.{name}: a policy fixes it at {fixed}")
 
     def busy(self, task: str) -> None:
         self.idle.busy(task)
@@ -160,24 +152,20 @@ class Tasks:
             raise errors.BadRequest(f"task {task.id} was created as one that cannot be paused")
         if task.state == GenericState.PAUSED:
             return
-        if task.ended is not None or task.state != GenericState.ACTIVE:
+        if not await self._move(task.id, [GenericState.ACTIVE], GenericState.STOPPING_PAUSED):
             raise errors.Conflict(f"task {task.id} is {task.state}: only one that is active can be paused")
-        await self._set_state(task.id, GenericState.STOPPING_PAUSED)
-        run = task.allocation
-        assert run is not None
-        await self._services.allocations.signal(run.id, Signal.TERMINATE, f"user {by.caller.username} paused it")
+        await self._stop_run(task.id, f"user {by.caller.username} paused it")
 
     async def unpause(self, task: Task) -> None:
         """Raises Conflict."""
         if task.state == GenericState.ACTIVE:
             return
-        if task.state != GenericState.PAUSED:
+        if not await self._move(task.id, [GenericState.PAUSED], GenericState.ACTIVE):
             raise errors.Conflict(f"task {task.id} is {task.state}: only one that is paused can go on")
-        await self._set_state(task.id, GenericState.ACTIVE)
         try:
-            await self.submitter.again(task)
-        except BaseException:
-            await self._set_state(task.id, GenericState.PAUSED)
+            await self._again(await self.get(task.id))
+        except Exception:
+            await self._move(task.id, [GenericState.ACTIVE], GenericState.PAUSED)
             raise
 
     async def kill_tree(self, by: By, task: Task, *, from_root: bool) -> None:
@@ -194,16 +182,29 @@ class Tasks:
         found = await self._services.database.read(lambda connection: task_records.children(connection, task))
         return [await self.get(child, [TaskType.GENERIC]) for child in found]
 
-    async def _cancel(self, task: Task) -> None:
+    async def _cancel(self, task: str, reason: str) -> None:
         """One that does not run ends at once."""
-        if task.state == GenericState.PAUSED:
-            await self._set_state(task.id, GenericState.CANCELED)
-            await self._end(task.id, self._services.clock.now())
-        elif task.state not in _OVER:
-            await self._set_state(task.id, GenericState.STOPPING_CANCELED)
+        if await self._move(task, [GenericState.PAUSED], GenericState.CANCELED):
+            await self._end(task, self._services.clock.now())
+            return
+        await self._move(task, [GenericState.ACTIVE, GenericState.STOPPING_PAUSED], GenericState.STOPPING_CANCELED)
+        await self._stop_run(task, reason)
 
-    async def _set_state(self, task: str, state: GenericState) -> None:
-        await self._services.database.write(lambda c: task_records.change(c, task, {"state": state.value}))
+    async def _stop_run(self, task: str, reason: str) -> None:
+        """Its latest run, where it is to stop."""
+        found = await self.get(task)
+        if found.allocation is not None and found.state in SIGNALS:
+            signal = SIGNALS[GenericState(found.state)]
+            await self._services.allocations.signal(found.allocation.id, signal, reason)
+
+    async def _again(self, task: Task) -> None:
+        await self.submitter.again(task)
+        # Whoever wanted it to stop meanwhile has only found the run before.
+        await self._stop_run(task.id, "it was to stop before it had begun again")
+
+    async def _move(self, task: str, before: Sequence[GenericState], after: GenericState) -> bool:
+        """False where it is in none of these states."""
+        return await self._services.database.write(lambda c: task_records.move(c, task, before, after))
 
     # When they end
 
@@ -213,16 +214,30 @@ class Tasks:
         await self._services.contexts.delete(exited.task)
 
     async def _generic_exited(self, exited: Exited) -> None:
-        task = await self.get(exited.task)
-        settled = settle(task.state, exited)
-        await self._set_state(task.id, settled.state)
+        task, settled = await self._settled(exited)
         if settled.is_over:
             await self._end(task.id, exited.state.ended_at or self._services.clock.now())
             return
         await self._services.accounts.accounts.close_task(task.id)
         run = task.allocation
-        if settled.state is GenericState.ACTIVE and run is not None and run.id == exited.allocation:
-            await self.submitter.again(task)
+        if settled.state is not GenericState.ACTIVE or run is None or run.id != exited.allocation:
+            return
+        try:
+            await self._again(task)
+        except ApiError as error:
+            if error.retryable:
+                raise
+            await self._services.logs.tell(task.id, f"it cannot be run again: {error.message}", Level.ERROR)
+            await self._move(task.id, [GenericState.ACTIVE], GenericState.ERROR)
+            await self._end(task.id, self._services.clock.now())
+
+    async def _settled(self, exited: Exited) -> tuple[Task, Settled]:
+        while True:  # somebody may pause or cancel it at this moment
+            task = await self.get(exited.task)
+            state = GenericState(task.state)
+            settled = settle(state, exited)
+            if await self._move(task.id, [state], settled.state):
+                return task, settled
 
     async def _end(self, task: str, at: Instant) -> None:
         def end(connection: Connection) -> None:

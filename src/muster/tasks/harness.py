@@ -87,7 +87,7 @@ class Harness:
             live = await self._allocations.find(allocation)
         except errors.NotFound:
             return False
-        if live.asked.is_set() or seconds <= 0:
+        if live.asked.is_set() or not seconds > 0:  # nor NaN
             return live.asked.is_set()
         try:
             async with asyncio.timeout(min(seconds, LONGEST_POLL_SECONDS)):

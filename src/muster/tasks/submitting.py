@@ -19,6 +19,7 @@ from muster.accounts.permissions import Permission
 from muster.accounts.policies import Workload
 from muster.accounts.services import AccountServices
 from muster.api import errors
+from muster.api.errors import ApiError
 from muster.api.raw import JSON, Document
 from muster.engines.protocol import AllocationId, Caveat, Pool, Request
 from muster.engines.sizing import DEFAULT_POOL, GPU
@@ -152,7 +153,7 @@ class Submitter:
             kinds.check_ports(config, means.port)
             has_context = await self._keep_files(task, wanted)
         except BaseException:
-            self._ports.let_go(means.port)
+            await self._forget(task, means)
             raise
         snapshot: Document = {
             **kinds.special(wanted.kind, config, means).snapshot,
@@ -174,20 +175,35 @@ class Submitter:
             parent=wanted.parent,
             state="ACTIVE" if wanted.kind is TaskType.GENERIC else "",
         )
-        return await self._wholly(self._begun(by, new, means), task)
+        return await self._wholly(self._begun(by, new, means), task, means)
 
     async def again(self, task: Task) -> Submitted:
         """A further run of a generic task, as it was configured."""
-        return await self._wholly(self._launched(task.id, Means(), len(task.allocations) + 1), task.id)
+        number = len(task.allocations) + 1
+        return await self._wholly(self._launched(task.id, Means(), number), task.id)
 
-    async def _wholly(self, act: Coroutine[None, None, Submitted], task: str) -> Submitted:
-        """Not in the task of whoever asks, who may go away: then it would be neither there nor not."""
-        done = await asyncio.shield(self._services.allocations.spawn(_tried(act), f"submit {task}"))
+    async def _wholly(
+        self, act: Coroutine[None, None, Sequence[Caveat]], task: str, means: Means | None = None
+    ) -> Submitted:
+        """Not in the task of whoever asks, who may go away: then it would be neither there nor not. `means`: of a new
+        one, which is forgotten where it cannot even be begun."""
+        try:
+            running = self._services.allocations.spawn(_tried(act), f"submit {task}")
+        except ApiError:
+            act.close()
+            if means is not None:
+                await self._forget(task, means)
+            raise
+        done = await asyncio.shield(running)
         if isinstance(done, Exception):
             raise done
-        return done
+        return Submitted(await self._services.database.read(lambda c: task_records.get(c, task)), done)
 
-    async def _begun(self, by: By, new: NewTask, means: Means) -> Submitted:
+    async def _forget(self, task: str, means: Means) -> None:
+        self._ports.let_go(means.port)
+        await self._services.contexts.delete(task)
+
+    async def _begun(self, by: By, new: NewTask, means: Means) -> Sequence[Caveat]:
         services = self._services
         now = services.clock.now()
         slots = new.config["resources"]["slots"]
@@ -239,7 +255,7 @@ class Submitter:
             return True
         return bool(source) and await contexts.copy(source, task)
 
-    async def _launched(self, id: str, means: Means, number: int) -> Submitted:
+    async def _launched(self, id: str, means: Means, number: int) -> Sequence[Caveat]:
         services = self._services
         task = await services.database.read(lambda connection: task_records.get(connection, id))
         kind = TaskType(task.type)
@@ -272,19 +288,20 @@ class Submitter:
             slots=config.resources.slots,
             is_single_node=config.resources.is_single_node,
             is_preemptible=kind is TaskType.GENERIC and not task.snapshot.get("is_unpausable"),
-            preemption_timeout_seconds=config.preemption_seconds or defaults.preemption_seconds,
+            preemption_timeout_seconds=(
+                defaults.preemption_seconds if config.preemption_seconds is None else config.preemption_seconds
+            ),
         )
         ports = {PORT_VARIABLE[kind]: means.port} if means.port else {}
         try:
             token = await services.accounts.accounts.open_task(task.user, id)
             held = {**special.secrets, "DET_USER_TOKEN": token}
             services.idle.watch(id, allocation, config.idle_seconds)
-            caveats = await services.allocations.start(Launch(request, task.user, special.proxies, ports, held))
+            return await services.allocations.start(Launch(request, task.user, special.proxies, ports, held))
         except Exception:
             services.idle.forget(id)
             await services.accounts.accounts.close_task(id)
             raise
-        return Submitted(await services.database.read(lambda connection: task_records.get(connection, id)), caveats)
 
     async def _device(self, config: TaskConfig) -> str:
         if not config.resources.slots:
@@ -294,7 +311,7 @@ class Submitter:
         return "cuda" if found and found[0].slot_resource == GPU else "cpu"
 
 
-async def _tried(act: Coroutine[None, None, Submitted]) -> Submitted | Exception:
+async def _tried(act: Coroutine[None, None, Sequence[Caveat]]) -> Sequence[Caveat] | Exception:
     """An error is whoever asked's to hear: here it would end the service."""
     try:
         return await act

@@ -156,6 +156,12 @@ def change(connection: Connection, task: str, values: Mapping[str, object]) -> N
     connection.execute(update(TASKS).where(TASKS.c.id == task).values(dict(values)))
 
 
+def move(connection: Connection, task: str, before: Collection[str], after: str) -> bool:
+    """From one of these states to another. False where it is in none of them, or has ended otherwise."""
+    query = update(TASKS).where(TASKS.c.id == task, TASKS.c.state.in_(list(before)))
+    return bool(connection.execute(query.values(state=after)).rowcount)
+
+
 def remove(connection: Connection, task: str) -> None:
     """One that never came to be, with all that was recorded of it."""
     job = connection.scalar(select(TASKS.c.job_id).where(TASKS.c.id == task))

@@ -66,6 +66,13 @@ class Life:
                 await asyncio.sleep(0.005)
 
 
+async def generic(life: Life, **body: str | bool | int | list[dict[str, object]]) -> str:
+    """A generic task that was made."""
+    reply = await life.api("POST", "/generic-tasks", {"config": "entrypoint: [true]\nresources: {slots: 1}", **body})
+    found: str = reply["taskId"]
+    return found
+
+
 @asynccontextmanager
 async def a_world(folder: Path) -> AsyncIterator[World]:
     async with accounts.ground(folder) as ground, EmbeddedStore.in_memory(clock=SystemClock()) as store:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, delete
 from tests.unit.server.determined.account_api import Refused
-from tests.unit.server.determined.task_api import Life, World, a_world, alive
+from tests.unit.server.determined.task_api import Life, World, a_world, alive, generic
 
 from muster.accounts.callers import Caller, UserId
 from muster.api import core, muster
 from muster.api.kueue.names import PRIORITY_CLASS_LABEL
 from muster.api.objects import Key
-from muster.engines.protocol import AllocationId, Exit, Failure
+from muster.engines.protocol import Exit, Failure
 from muster.records.tables_tasks import ALLOCATIONS
 from muster.settings.sections import PlatformSettings
 from muster.settings.sections import Tasks as TasksSection
@@ -366,87 +366,16 @@ async def test_a_priority_can_be_changed_while_it_runs(life: Life) -> None:
     assert (found.meta.labels or {})[PRIORITY_CLASS_LABEL] == "task-priority-3"
     assert (await life.api("GET", f"/commands/{task}"))["config"]["resources"]["priority"] == 3
     assert (await refusal(life, "POST", f"/commands/{task}/set_priority", {"priority": 100})).status == 400
+    for policy, says in (
+        ("constraints: {priority_limit: 20}", "no number below 20"),
+        ("invariant_config: {resources: {priority: 30}}", "fixes it at 30"),
+    ):
+        await life.api("PUT", "/config-policies/global/NTSC", {"configPolicies": policy})
+        assert says in (await refusal(life, "POST", f"/commands/{task}/set_priority", {"priority": 10})).message
+    await life.api("DELETE", "/config-policies/global/NTSC")
     life.finish(task, DONE)
     await life.until_ended(task)
     assert (await refusal(life, "POST", f"/commands/{task}/set_priority", {"priority": 4})).status == 409
-
-
-# Generic tasks
-
-
-async def generic(life: Life, **body: Any) -> str:
-    reply = await life.api("POST", "/generic-tasks", {"config": "entrypoint: [true]\nresources: {slots: 1}", **body})
-    found: str = reply["taskId"]
-    return found
-
-
-async def test_a_generic_task_is_paused_and_goes_on(life: Life) -> None:
-    with pytest.raises(Refused, match="must be a list of texts"):
-        await generic(life)
-    task = await generic(life, config='entrypoint: "sleep 1"')
-    await life.until_runs(task)
-    await life.api("POST", f"/tasks/{task}/pause")
-    await life.until_state(task, "PAUSED")
-    assert (await life.api("GET", f"/tasks/{task}"))["task"]["endTime"] is None
-    await life.api("POST", f"/tasks/{task}/pause")  # again
-    await life.api("POST", f"/tasks/{task}/unpause")
-    await life.until_runs(task, 2)
-    found = (await life.api("GET", f"/tasks/{task}"))["task"]
-    assert [run["allocationId"] for run in found["allocations"]] == [f"{task}.2", f"{task}.1"]
-    assert found["taskState"] == "GENERIC_TASK_STATE_ACTIVE"
-    life.finish(task, DONE, 2)
-    await life.until_ended(task)
-    assert (await life.api("GET", f"/tasks/{task}"))["task"]["taskState"] == "GENERIC_TASK_STATE_COMPLETED"
-    assert (await refusal(life, "POST", f"/tasks/{task}/pause")).status == 409
-    assert (await refusal(life, "POST", f"/tasks/{task}/unpause")).status == 409
-
-
-async def test_a_generic_task_that_had_to_make_room_goes_on(life: Life) -> None:
-    task = await generic(life, config='entrypoint: "sleep 1"')
-    await life.until_runs(task)
-    life.engine.ask_back(AllocationId(f"{task}.1"))
-    await life.until_runs(task, 2)
-    assert (await life.api("GET", f"/tasks/{task}"))["task"]["taskState"] == "GENERIC_TASK_STATE_ACTIVE"
-    await life.api("POST", f"/tasks/{task}/kill", {"taskId": task})
-    await life.until_ended(task)
-    assert (await life.tasks.get(task)).state == "CANCELED"
-
-
-async def test_generic_tasks_have_children_and_forks(life: Life) -> None:
-    line = 'entrypoint: "sleep 1"'
-    files = [{"path": "a", "type": 48, "content": ""}]
-    root = await generic(life, config=line, contextDirectory=files)
-    child = await generic(life, config=line, parentId=root, inheritContext=True)
-    grandchild = await generic(life, config=line, parentId=child, noPause=True)
-    fork = await generic(life, config="", forkedFrom=root)
-    for task, has_context in ((root, True), (child, True), (grandchild, False), (fork, True)):
-        assert bool((await life.api("GET", f"/tasks/{task}/context_directory"))["b64Tgz"]) is has_context
-    config = json.loads((await life.api("GET", f"/tasks/{fork}/config"))["config"])
-    assert config["entrypoint"] == ["sleep 1"]
-    assert "cannot be paused" in (await refusal(life, "POST", f"/tasks/{grandchild}/pause")).message
-    await life.until_runs(grandchild)
-    await life.api("POST", f"/tasks/{grandchild}/kill", {"taskId": grandchild, "killFromRoot": True})
-    for task in (root, child, grandchild):
-        await life.until_ended(task)
-        assert (await life.tasks.get(task)).state == "CANCELED"
-    assert (await life.tasks.get(fork)).ended is None
-
-
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ({"config": "[1"}, ""),
-        ({"config": "a: 1\n---\nb: 2"}, "expected one document"),
-        ({"config": 'entrypoint: "x"', "inheritContext": True}, "inheritContext"),
-        ({"config": 'entrypoint: "x"', "parentId": "none"}, "task 'none' not found"),
-        ({"config": "", "forkedFrom": "none"}, "task 'none' not found"),
-        ({"config": 'entrypoint: "x"', "projectId": 99}, "99"),
-    ],
-)
-async def test_generic_tasks_that_will_not_do(life: Life, body: dict[str, Any], says: str) -> None:
-    found = await refusal(life, "POST", "/generic-tasks", body)
-    assert found.status in (400, 404)
-    assert says in found.message
 
 
 # Workspaces that are deleted
