@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from muster.server.connections import BoundedConnection
+
 # Longer than any pooled client keeps an idle connection: the side that closes first should not be ours.
 _KEEP_ALIVE_SECONDS = 120
 _BACKLOG = 2048
@@ -34,9 +36,10 @@ async def listening(
     on_close: Callable[[], None] | None = None,
     tls: ssl.SSLContext | None = None,
     sockets: Sequence[socket.socket] = (),
+    trusted_proxies: Sequence[str] = (),
 ) -> AsyncIterator[str]:
     """Serves while the block runs; gives the address that was bound, as a URL. `sockets`: listen already, and are used
-    instead of the address. Raises OSError where it is taken."""
+    instead of the address. `trusted_proxies`: addresses and networks. Raises OSError where it is taken."""
     bound = list(sockets) or [bind(host, port)]
     for each in bound:
         # Accepted sockets inherit it. Asyncio sets it only on sockets that name their protocol, which these do not, and
@@ -46,7 +49,7 @@ async def listening(
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=BoundedConnection,
         ws="websockets-sansio",
         ws_per_message_deflate=False,
         # They keep connections open that pass through routers. That they are answered is not asked for: a shell whose
@@ -57,8 +60,9 @@ async def listening(
         lifespan="off",
         log_config=None,
         access_log=False,
-        # It would believe anybody on this machine, tasks included, about the address that a request comes from.
-        proxy_headers=False,
+        # By default it would believe anybody on this machine, tasks included, about where a request comes from.
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=list(trusted_proxies),
         server_header=False,
         date_header=False,
         backlog=_BACKLOG,
