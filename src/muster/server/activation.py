@@ -19,17 +19,20 @@ def passed_sockets(environment: MutableMapping[str, str], pid: int) -> list[sock
         return []
     for name in _VARIABLES:
         environment.pop(name, None)
+    if not count.isascii() or not count.isdigit():
+        raise errors.BadRequest(f"LISTEN_FDS, which systemd sets: expected a number, found {count!r}")
     return [_listening(descriptor) for descriptor in range(_FIRST, _FIRST + int(count))]
 
 
 def _listening(descriptor: int) -> socket.socket:
-    os.set_inheritable(descriptor, False)
     try:
+        os.set_inheritable(descriptor, False)
         found = socket.socket(fileno=descriptor)
     except OSError as error:
         raise errors.BadRequest(f"file {descriptor}, which systemd passed, is no socket: {error.strerror}") from error
     is_tcp = found.family in (socket.AF_INET, socket.AF_INET6) and found.type == socket.SOCK_STREAM
     if not is_tcp or not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        found.close()
         raise errors.BadRequest(f"socket {descriptor}, which systemd passed, does not listen on TCP: use ListenStream=")
     return found
 

@@ -63,6 +63,8 @@ class Renewal:
         if found == self._seen:
             return
         try:
+            # Tried apart first: a key that does not match would leave the context in use with half of the new pair.
+            server_context(self._files)
             _load(self._context, self._files)
         except errors.BadRequest as error:
             _log.error("the renewed certificate is not used: %s", error.message)
