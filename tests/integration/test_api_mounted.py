@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from muster.api.raw import JSON, Document
+from muster.assembly.addresses import Place
 from muster.assembly.configured import ServeSettings
 from muster.assembly.determined import Determined, Surroundings, determined
 from muster.assembly.logging_live import LiveSettings
@@ -28,7 +29,7 @@ from muster.testing.servers import app_for
 
 ROOT = "the-token-of-the-data-directory"
 PASSWORD = "Secret123"
-PUBLIC = {("GET", "/info"), ("GET", "/api/v1/master"), ("POST", "/api/v1/auth/login")}
+PUBLIC = {("GET", "/info"), ("GET", "/health"), ("GET", "/api/v1/master"), ("POST", "/api/v1/auth/login")}
 AGGREGATES = {"account_routes"}
 NONSENSE: Sequence[JSON] = (
     "x", -1, 2**80, 1.5, True, [], [None], [{}], {}, {"a": {"b": []}}, "\x00", "'; DROP TABLE users; --", "é" * 300,
@@ -54,7 +55,7 @@ async def mounted(tmp_path: Path) -> AsyncIterator[Mounted]:
         around = Surroundings(
             store=store,
             clock=clock,
-            url="http://127.0.0.1:7077",
+            place=Place((), "http://127.0.0.1:7077", is_local=True),
             trusted="",
             root_token=ROOT,
             live=live,
@@ -157,6 +158,19 @@ async def test_lists_come_in_pages_of_one_kind(mounted: Mounted) -> None:
         if "pagination" in replied:
             assert replied["pagination"] is Pagination, route.path
             assert issubclass(route.request, Paged), route.path
+
+
+async def test_only_what_takes_files_or_batches_takes_large_bodies(mounted: Mounted) -> None:
+    bulky = {"files", "context_directory", "model_definition", "logs"}
+    for route in mounted.routes:
+        if bulky & {field.name for field in msgspec.structs.fields(route.request)}:
+            assert route.is_large, f"{route.path}: mark it with routing.large"
+    assert not any(route.is_large for route in mounted.routes if route.path.startswith("/api/v1/workspaces"))
+
+
+async def test_it_is_healthy(mounted: Mounted) -> None:
+    reply = await mounted.nobody.request("GET", "/health")
+    assert (reply.status, reply.json) == (200, {"status": "up", "database": "up"})
 
 
 async def test_nonsense_is_refused_with_a_reason(mounted: Mounted) -> None:

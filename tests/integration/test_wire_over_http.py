@@ -14,10 +14,10 @@ from muster.accounts.callers import Caller, UserId, WorkspaceId
 from muster.accounts.permissions import Permission
 from muster.runtime.clock import SystemClock
 from muster.server import exchange
-from muster.server.determined import wire
+from muster.server.determined import router as routers
 from muster.server.determined.authenticating import Credentials
 from muster.server.determined.router import Router
-from muster.server.determined.routing import Call, Message, known, long_poll, public, route, stream
+from muster.server.determined.routing import Call, Message, known, large, long_poll, public, route, stream
 from muster.server.listening import listening
 from muster.store.embedded import EmbeddedStore
 from muster.testing.servers import app_for
@@ -78,7 +78,8 @@ async def served(handlers: Handlers) -> AsyncIterator[str]:
     credentials = Credentials(lookup, "root-token", Caller(UserId(1), "admin", is_admin=True))
     routes = [
         route("GET", "/api/v1/things", Asked, Told, known(), handlers.tell),
-        route("POST", "/api/v1/things", Asked, Told, known(), handlers.tell),
+        large(route("POST", "/api/v1/things", Asked, Told, known(), handlers.tell)),
+        route("POST", "/api/v1/small", Asked, Told, known(), handlers.tell),
         route("POST", "/api/v1/public", Asked, Told, public(), handlers.tell),
         long_poll(route("GET", "/api/v1/wait", Asked, Told, known(), handlers.wait)),
         stream("/api/v1/lines", Asked, Told, known(), handlers.follow),
@@ -203,13 +204,38 @@ async def test_a_page_of_somebody_else_cannot_use_a_browsers_cookie(
         assert reply.status == status
 
 
+async def test_a_page_of_somebody_else_cannot_even_log_a_browser_in(url: str) -> None:
+    sent = {"Origin": "http://evil.example"}
+    async with aiohttp.ClientSession() as browser, browser.post(f"{url}/api/v1/public", headers=sent) as reply:
+        assert reply.status == 403
+
+
+async def test_who_is_not_known_must_not_dawdle(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routers, "_MAX_PUBLIC_BODY_SECONDS", 0.05)
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    writer.write(b"POST /api/v1/public HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+    async with asyncio.timeout(5):
+        assert b" 400 " in await reader.readline()
+    writer.close()
+
+
+async def test_what_can_be_got_can_be_asked_for_without_its_content(url: str, session: aiohttp.ClientSession) -> None:
+    for path, status in (("things", 200), ("lines", 405), ("wait", 405), ("small", 405)):
+        async with session.head(f"{url}/api/v1/{path}") as reply:
+            assert (reply.status, await reply.read()) == (status, b""), path
+    assert reply.headers["Allow"] == "POST"
+
+
 async def test_bodies_may_be_as_large_as_contexts_are_and_no_larger(url: str, session: aiohttp.ClientSession) -> None:
-    room = wire.MAX_BODY_BYTES - len(b'{"text": ""}')
+    room = routers._MAX_LARGE_BODY_BYTES - len(b'{"text": ""}')
     async with session.post(f"{url}/api/v1/things", data=BytesIO(b'{"text": "%s"}' % (b"x" * room))) as reply:
         assert (reply.status, (await reply.json())["size"]) == (200, room)
     async with session.post(f"{url}/api/v1/things", data=BytesIO(b'{"text": "%s"}' % (b"x" * (room + 1)))) as reply:
         assert reply.status == 413
         assert (await reply.json())["error"]["code"] == 3
+    async with session.post(f"{url}/api/v1/small", data=BytesIO(b'{"text": "%s"}' % (b"x" * 2**22))) as reply:
+        assert reply.status == 413
 
 
 async def test_who_is_unknown_is_told_so_also_in_the_middle_of_a_large_upload(url: str) -> None:

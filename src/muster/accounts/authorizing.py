@@ -30,6 +30,10 @@ class Rights:
         return workspace is not None and permission in self.workspaces.get(workspace, _NOTHING)
 
 
+class Hidden(errors.NotFound):
+    """It may be there, but not for who asks: they are told that it is not. The records know better."""
+
+
 class Authorizer:
     """Remembers rights; whoever changes roles or groups tells it to `forget`. Another process that changes them is
     noticed within seconds."""
@@ -39,12 +43,12 @@ class Authorizer:
         self._cache: Cache[UserId, Rights] = Cache(clock)
 
     async def check(self, caller: Caller, permission: Permission, workspace: WorkspaceId | None = None) -> None:
-        """Raises Forbidden; or NotFound where the caller may not even know that the workspace is there. `workspace`:
-        None where it must be held in the whole cluster."""
+        """Raises Forbidden; or Hidden where the caller may not even know that the workspace is there. `workspace`: None
+        where it must be held in the whole cluster."""
         if await self.allows(caller, permission, workspace):
             return
         if workspace is not None and not await self.allows(caller, Permission.VIEW_WORKSPACE, workspace):
-            raise not_found(workspace)
+            raise Hidden(not_found(workspace).message)
         where = "in the cluster" if workspace is None else f"in workspace {workspace}"
         raise errors.Forbidden(
             f"user {caller.username!r} may not {permission} {where}; an administrator can assign a role"

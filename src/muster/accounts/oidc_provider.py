@@ -4,7 +4,6 @@ import base64
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Final, NewType
 from urllib.parse import quote_plus, urlencode, urlsplit
 
@@ -12,6 +11,7 @@ import aiohttp
 from joserfc.jwk import KeySet
 
 from muster.accounts import oidc_tokens
+from muster.accounts.hosts import is_loopback_url
 from muster.accounts.oidc_tokens import USUAL, ClaimNames, UnknownKey
 from muster.api import errors, raw
 from muster.api.raw import JSON, Document
@@ -170,21 +170,13 @@ def _url(value: JSON, name: str, settings: OidcSettings) -> str:
 
 
 def _must_be_safe(url: str, settings: OidcSettings) -> None:
-    """Secrets travel there: only encrypted, except to this very machine."""
+    if not is_safe(url, settings.issuer):
+        raise errors.Unavailable(f"{settings.name}: {url[:200]!r} must be https")
+
+
+def is_safe(url: str, issuer: str) -> bool:
+    """Secrets travel there: only encrypted, except to a provider on this very machine."""
     parts = urlsplit(url)
-    if parts.scheme == "https" and parts.hostname:
-        return
-    if (
-        parts.scheme == "http"
-        and _is_loopback(parts.hostname or "")
-        and _is_loopback(urlsplit(settings.issuer).hostname or "")
-    ):
-        return
-    raise errors.Unavailable(f"{settings.name}: {url[:200]!r} must be https")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    if parts.scheme == "https":
+        return bool(parts.hostname)
+    return parts.scheme == "http" and is_loopback_url(url) and is_loopback_url(issuer)

@@ -91,7 +91,7 @@ class Projects:
         def read(connection: Connection) -> Project:
             row = connection.execute(_query().where(PROJECTS.c.key == key.upper())).one_or_none()
             if row is None:
-                raise errors.NotFound(f"project with key {key[:80]!r} not found")
+                raise no_such_key(key)
             return _project(row)
 
         return await self._database.read(read)
@@ -219,6 +219,10 @@ def get(connection: Connection, project: int) -> Project:
 
 def not_found(project: int) -> errors.NotFound:
     return errors.NotFound(f"project {project} not found")
+
+
+def no_such_key(key: str) -> errors.NotFound:
+    return errors.NotFound(f"project with key {key[:80]!r} not found")
 
 
 def insert_project(

@@ -90,6 +90,11 @@ class Roles:
 
         return await self._database.read(read)
 
+    async def is_member(self, user: UserId, group: GroupId) -> bool:
+        is_it = (GROUP_MEMBERS.c.group_id == group) & (GROUP_MEMBERS.c.user_id == user)
+        query = select(GROUP_MEMBERS.c.user_id).where(is_it).limit(1)
+        return await self._database.read(lambda connection: connection.scalar(query) is not None)
+
     async def of_roles(self, wanted: Sequence[RoleId]) -> list[Assignment]:
         return await self._database.read(
             lambda connection: _assignments(connection, ROLE_ASSIGNMENTS.c.role_id.in_(wanted))

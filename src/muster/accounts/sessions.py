@@ -167,8 +167,12 @@ def access_token(connection: Connection, token: int) -> AccessToken:
         select(SESSIONS).where(SESSIONS.c.id == token, SESSIONS.c.kind == SessionKind.ACCESS.value)
     ).one_or_none()
     if row is None:
-        raise errors.NotFound(f"token {token} not found")
+        raise no_such_token(token)
     return _token(row)
+
+
+def no_such_token(token: int) -> errors.NotFound:
+    return errors.NotFound(f"token {token} not found")
 
 
 def patch(connection: Connection, token: int, description: str | None, revoke: bool, at: Instant) -> AccessToken:

@@ -5,7 +5,6 @@ Each area has services, which are made here in the order in which they need each
 
 import contextlib
 import importlib
-import ipaddress
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -22,9 +21,10 @@ from muster.accounts.removing import Occupant
 from muster.accounts.services import AccountServices
 from muster.api.kueue import CLUSTER_QUEUE
 from muster.assembly import overseeing
+from muster.assembly.addresses import Place
 from muster.assembly.configured import ServeSettings
 from muster.assembly.controlling import Component
-from muster.assembly.interactive import Setting, interactive_tasks
+from muster.assembly.interactive import InteractiveTasks, Setting, interactive_tasks
 from muster.assembly.overseeing import Oversight, Scene
 from muster.assembly.private_files import token
 from muster.assembly.tasking import TaskServices, task_services
@@ -40,6 +40,7 @@ from muster.server.determined.authenticating import Credentials
 from muster.server.determined.cluster_facts import ClusterFacts
 from muster.server.determined.master import About, Live, SsoProvider
 from muster.server.determined.router import Router
+from muster.server.determined.routing import Route
 from muster.server.identities import Identities
 from muster.server.proxy.admitting import Admission, RecordedAffiliations
 from muster.server.proxy.proxying import Proxy
@@ -56,12 +57,12 @@ _ROOT: Final = UserId(1)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What Determined's API needs of the rest. `url`: how others reach us; `trusted`: in PEM, what they know us by,
-    where their system does not. `root_token` is the one that the owner of the data directory has."""
+    """What Determined's API needs of the rest. `trusted`: in PEM, what others know us by, where their system does not.
+    `root_token` is the one that the owner of the data directory has."""
 
     store: Store
     clock: Clock
-    url: str
+    place: Place
     trusted: str
     root_token: str
     live: Live
@@ -86,65 +87,115 @@ class Determined:
 @contextlib.asynccontextmanager
 async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIterator[Determined]:
     """Open while the context lasts."""
-    security = settings.platform.security
     async with contextlib.AsyncExitStack() as stack:
-        database = await _database(settings, stack)
-        passwords = Passwords(may_be_blank=is_loopback(settings.platform.host))
-        occupants: list[Occupant] = []  # filled below: those who keep something in workspaces need accounts first
-        accounts = AccountServices.over(
-            database,
-            around.clock,
-            passwords,
-            _Pools(around.store),
-            occupants=occupants,
-            lifespans=_lifespans(security),
+        base = await _base(settings, around, stack)
+        areas = await _areas(settings, around, base, stack)
+        routes = await _routes(settings, around, base, areas)
+        accounts, caller = base.accounts, base.credentials.caller
+        yield Determined(
+            router=Router(routes, caller, accounts.authorizer, accounts.refusals.note),
+            proxy=await stack.enter_async_context(_proxy(around, base, areas)),
+            identify=Identities(
+                base.credentials.of_token, accounts.authorizer, _Namespaces(base.database).all
+            ).identify,
+            pages=(
+                *areas.sso,
+                *overseeing.pages(areas.overseen, caller, accounts),
+                ApiPages(lambda: openapi.document(routes, VERSION)),
+            ),
+            accounts=accounts,
+            tasks=areas.tasks,
+            components={
+                "removal of workspaces": accounts.remover.run,
+                "upkeep of accounts": accounts.upkeep.run,
+                "records of refusals": accounts.refusals.run,
+                **areas.tasks.components,
+                **areas.interactive.components,
+                **areas.overseen.components,
+            },
+            password=base.password,
         )
-        first = await bootstrapping.bootstrap(
-            database, around.clock, passwords, accounts.accounts, security.initial_user_password or None
-        )
-        sso = await _sso(settings, around, database, accounts, stack)
-        auxiliary = Auxiliary(settings.platform.tasks.cpu, settings.platform.tasks.memory)
-        days = settings.platform.retention_policy.log_retention_days
-        tasks = await stack.enter_async_context(
-            task_services(around.store, around.clock, database, accounts.accounts, auxiliary, days)
-        )
-        facts = ClusterFacts(database, around.clock)
-        providers = [provider for each in sso for provider in each.providers()]
-        about = About(await facts.id(), str(uuid4()), settings.platform.cluster_name, VERSION, providers)
-        tokens = await ProxyTokens.load(database)
-        setting = Setting(around.store, around.clock, settings.data, around.url, around.trusted, await facts.id())
-        interactive = await interactive_tasks(settings.platform, setting, tasks, accounts, tokens)
-        occupants.append(interactive.tasks)
-        overseen = await stack.enter_async_context(_oversight(settings, around, auxiliary, tasks, accounts))
-        routes = [
-            *master.routes(about, facts, around.live, around.log),
-            *me.routes(accounts.accounts),
-            *account_routes.routes(accounts),
-            *tasks.routes(accounts.authorizer),
-            *interactive.routes,
-            *overseen.routes,
-        ]
-        credentials = Credentials(accounts.accounts.authenticate, around.root_token, await _root(accounts))
-        router = Router(routes, credentials.caller, accounts.authorizer, accounts.refusals.note)
-        affiliations = RecordedAffiliations(database)
-        admission = Admission(credentials.caller, accounts.authorizer, tokens, affiliations)
-        recording = Recording(credentials.caller, accounts.refusals.note)
-        proxy = await stack.enter_async_context(
-            Proxy(tasks.allocations.proxies, admission.admit, around.clock, recording=recording)
-        )
-        identities = Identities(credentials.of_token, accounts.authorizer, _Namespaces(database).all)
-        components: Mapping[str, Component] = {
-            "removal of workspaces": accounts.remover.run,
-            "upkeep of accounts": accounts.upkeep.run,
-            "records of refusals": accounts.refusals.run,
-            **tasks.components,
-            **interactive.components,
-            **overseen.components,
-        }
-        password = None if first is None else first.generated
-        tables = overseeing.pages(overseen, credentials.caller, accounts)
-        pages: Sequence[Pages] = (*sso, *tables, ApiPages(lambda: openapi.document(routes, VERSION)))
-        yield Determined(router, proxy, identities.identify, pages, accounts, tasks, components, password)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """Who there is. `occupants`: those who keep something in workspaces; they need accounts first, and are added."""
+
+    database: Database
+    accounts: AccountServices
+    occupants: list[Occupant]
+    credentials: Credentials
+    password: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Areas:
+    """What there is to do. `facts`: of the cluster; `tokens`: for the services of tasks."""
+
+    facts: ClusterFacts
+    tokens: ProxyTokens
+    sso: Sequence["_Sso"]
+    tasks: TaskServices
+    interactive: InteractiveTasks
+    overseen: Oversight
+
+
+async def _base(settings: ServeSettings, around: Surroundings, stack: contextlib.AsyncExitStack) -> _Base:
+    security = settings.platform.security
+    database = await _database(settings, stack)
+    passwords = Passwords(may_be_blank=around.place.is_local)
+    occupants: list[Occupant] = []
+    accounts = AccountServices.over(
+        database,
+        around.clock,
+        passwords,
+        _Pools(around.store),
+        occupants=occupants,
+        lifespans=_lifespans(security),
+    )
+    first = await bootstrapping.bootstrap(
+        database, around.clock, passwords, accounts.accounts, security.initial_user_password
+    )
+    credentials = Credentials(accounts.accounts.authenticate, around.root_token, await _root(accounts))
+    return _Base(database, accounts, occupants, credentials, None if first is None else first.generated)
+
+
+async def _areas(
+    settings: ServeSettings, around: Surroundings, base: _Base, stack: contextlib.AsyncExitStack
+) -> _Areas:
+    platform, accounts = settings.platform, base.accounts
+    facts, tokens = ClusterFacts(base.database, around.clock), await ProxyTokens.load(base.database)
+    auxiliary = Auxiliary(platform.tasks.cpu, platform.tasks.memory)
+    days = platform.retention_policy.log_retention_days
+    tasks = await stack.enter_async_context(
+        task_services(around.store, around.clock, base.database, accounts.accounts, auxiliary, days)
+    )
+    setting = Setting(around.store, around.clock, settings.data, around.place.url, around.trusted, await facts.id())
+    interactive = await interactive_tasks(platform, setting, tasks, accounts, tokens)
+    base.occupants.append(interactive.tasks)
+    overseen = await stack.enter_async_context(_oversight(settings, around, auxiliary, tasks, accounts))
+    return _Areas(facts, tokens, await _sso(settings, around, base, stack), tasks, interactive, overseen)
+
+
+async def _routes(settings: ServeSettings, around: Surroundings, base: _Base, areas: _Areas) -> Sequence[Route]:
+    providers = [provider for each in areas.sso for provider in each.providers()]
+    about = About(await areas.facts.id(), str(uuid4()), settings.platform.cluster_name, VERSION, providers)
+    accounts, is_secure = base.accounts, around.place.url.startswith("https:")
+    return (
+        *master.routes(about, areas.facts, around.live, around.log),
+        *me.routes(accounts.accounts),
+        *account_routes.routes(accounts, is_secure=is_secure),
+        *areas.tasks.routes(accounts.authorizer),
+        *areas.interactive.routes,
+        *areas.overseen.routes,
+    )
+
+
+def _proxy(around: Surroundings, base: _Base, areas: _Areas) -> Proxy:
+    caller, accounts = base.credentials.caller, base.accounts
+    admission = Admission(caller, accounts.authorizer, areas.tokens, RecordedAffiliations(base.database))
+    recording = Recording(caller, accounts.refusals.note)
+    return Proxy(areas.tasks.allocations.proxies, admission.admit, around.clock, recording=recording)
 
 
 def _oversight(
@@ -155,7 +206,7 @@ def _oversight(
     accounts: AccountServices,
 ) -> contextlib.AbstractAsyncContextManager[Oversight]:
     key = token(settings.data / "webhook-key")
-    scene = Scene(around.store, around.clock, around.queues, around.url, key, auxiliary)
+    scene = Scene(around.store, around.clock, around.queues, around.place.url, key, auxiliary)
     return overseeing.oversight(scene, settings.platform.webhooks, tasks, accounts)
 
 
@@ -175,11 +226,7 @@ class _Sso(Pages, Protocol):
 
 
 async def _sso(
-    settings: ServeSettings,
-    around: Surroundings,
-    database: Database,
-    accounts: AccountServices,
-    stack: contextlib.AsyncExitStack,
+    settings: ServeSettings, around: Surroundings, base: _Base, stack: contextlib.AsyncExitStack
 ) -> Sequence[_Sso]:
     """None where nobody else vouches for users: then what checks their tokens is not even loaded."""
     security = settings.platform.security
@@ -187,7 +234,9 @@ async def _sso(
         return ()
     session = await stack.enter_async_context(aiohttp.ClientSession())
     make = importlib.import_module("muster.assembly.sso").pages
-    found: _Sso = make(security, around.url, session, clock=around.clock, database=database, accounts=accounts)
+    found: _Sso = make(
+        security, around.place.url, session, clock=around.clock, database=base.database, accounts=base.accounts
+    )
     return (found,)
 
 
@@ -204,16 +253,6 @@ def _lifespans(security: Security) -> Lifespans:
         access=security.token.default_lifespan_days * _DAY,
         longest_access=None if longest is None else longest * _DAY,
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class _Pools:

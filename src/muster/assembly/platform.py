@@ -4,8 +4,6 @@ import asyncio
 import base64
 import contextlib
 import logging
-import os
-import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +14,8 @@ from urllib.parse import urlsplit
 from muster.agent import tokens as node_tokens
 from muster.api import errors, raw
 from muster.api.everything import REGISTRY
-from muster.assembly import configured
+from muster.assembly import addresses, configured
+from muster.assembly.addresses import Place
 from muster.assembly.configured import ServeSettings
 from muster.assembly.controlling import Component, controllers
 from muster.assembly.logging_live import LiveSettings
@@ -27,11 +26,11 @@ from muster.controllers.scheduling import SchedulingController
 from muster.runtime.clock import Clock, SystemClock
 from muster.runtime.metrics import Registry
 from muster.runtime.supervision import supervise
-from muster.server import access, activation, app, tls
+from muster.server import access, app, tls
 from muster.server.app import App, Lookouts
-from muster.server.listening import address, bind, listening
+from muster.server.listening import listening
 from muster.server.node_logs import LocalNodeLogs, RemoteNodeLogs
-from muster.settings.sections import PlatformSettings, Tls
+from muster.settings.sections import Tls
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Store
 from muster.version import VERSION
@@ -63,7 +62,7 @@ class Core:
 
     store: Store
     clock: Clock
-    url: str
+    place: Place
     kubeconfig: Path
     tokens: Tokens
     local_logs: LocalNodeLogs
@@ -83,12 +82,12 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
     quota_settings = configured.quota_settings(settings.platform.quota)
     take_in = configured.take_in(settings.platform.admission, quota_settings)
     secure = _tls(settings.platform.security.tls)
+    addresses.check(settings.platform)
     make_private(settings.data)
     tokens = Tokens(token(settings.data / "token"), token(settings.data / "node-token"))
     async with contextlib.AsyncExitStack() as stack:
         # First of all, so that everybody can be told the address; who comes too early waits until we are ready.
-        bound = _bound(settings.platform, stack)
-        url = _url(settings.platform, bound[0])
+        place = addresses.take(settings.platform, stack)
         live.open()
         stack.callback(live.close)
         store = await stack.enter_async_context(
@@ -119,14 +118,14 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
                 application,
                 on_close=application.close,
                 tls=None if secure is None else secure.context,
-                sockets=bound,
+                sockets=place.sockets,
+                trusted_proxies=settings.platform.security.trusted_proxies,
             )
         )
-        _log.info("Muster %s answers at %s", VERSION, url)
-        kubeconfig = settings.data / "kubeconfig"
-        write_private(kubeconfig, raw.to_yaml(_kubeconfig(url, tokens.admin, settings.platform.security.tls)))
-        trusted = _trusted(settings.platform.security.tls)
-        yield Core(store, clock, url, kubeconfig, tokens, local_logs, metrics, live, trusted, queues, application)
+        _log.info("Muster %s answers at %s", VERSION, place.url)
+        kubeconfig, trusted = settings.data / "kubeconfig", _trusted(settings.platform.security.tls)
+        write_private(kubeconfig, raw.to_yaml(_kubeconfig(place.url, tokens.admin, trusted)))
+        yield Core(store, clock, place, kubeconfig, tokens, local_logs, metrics, live, trusted, queues, application)
 
 
 @contextlib.asynccontextmanager
@@ -162,27 +161,10 @@ def _renewal(secure: _Secure | None, clock: Clock) -> dict[str, Component]:
     return {} if secure is None else {"certificate": tls.Renewal(secure.context, secure.files, clock).run}
 
 
-def _bound(settings: PlatformSettings, stack: contextlib.ExitStack | contextlib.AsyncExitStack) -> list[socket.socket]:
-    """Raises OSError where the address is taken."""
-    found = activation.passed_sockets(os.environ, os.getpid()) or [bind(settings.host, settings.port)]
-    for each in found:
-        stack.callback(each.close)
-    return found
-
-
-def _url(settings: PlatformSettings, bound: socket.socket) -> str:
-    """How others reach us: as it is set, or an address that clients on this machine can use."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
-    is_ours = bound.getsockname()[1] == settings.port or not settings.port
-    found = address(bound, is_secure=settings.security.tls.is_on, host=host if is_ours else "")
-    return settings.url.rstrip("/") or found
-
-
-def _kubeconfig(url: str, admin_token: str, secure: Tls) -> raw.Document:
+def _kubeconfig(url: str, admin_token: str, trusted: str) -> raw.Document:
     """kubectl sends no token over plain HTTP, but it does send what stands in the URL: there it stands as well."""
     server = url if urlsplit(url).scheme == "https" else url.replace("://", f"://admin:{admin_token}@", 1)
     cluster: raw.Document = {"server": f"{server}/k8s"}
-    trusted = _trusted(secure)
     if trusted:
         cluster["certificate-authority-data"] = base64.b64encode(trusted.encode()).decode()
     return {

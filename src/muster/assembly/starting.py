@@ -11,6 +11,7 @@ from muster.agent.host_process import HostProcessRuntime
 from muster.agent.logs import LogOptions
 from muster.agent.node import Agent, NodeConfig
 from muster.api.objects import Object
+from muster.assembly.addresses import near
 from muster.assembly.configured import ServeSettings
 from muster.assembly.machines import NodeSettings, shares
 from muster.assembly.platform import Core, Started, core, kept_running
@@ -24,7 +25,7 @@ async def up(settings: ServeSettings, node: NodeSettings, announce: Announce) ->
     async with core(settings) as found, contextlib.AsyncExitStack() as stack:
         runtime = HostProcessRuntime(found.clock, groups=cgroups.find())
         stack.push_async_callback(runtime.close)
-        address = _own_address(settings.platform.host)
+        address = near(settings.platform.host)
         agents = {
             name: Agent(
                 found.store,
@@ -61,8 +62,3 @@ def _opener(agent: Agent) -> Opener:
         return agent.open_logs(pod.key.namespace, pod.key.name, pod.uid, container, options)
 
     return open_logs
-
-
-def _own_address(host: str) -> str:
-    """Of nodes that share the server's machine, where it listens on all addresses."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104

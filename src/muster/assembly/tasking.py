@@ -14,7 +14,7 @@ from muster.records import Database
 from muster.runtime.clock import Clock
 from muster.server.determined import allocations
 from muster.server.determined import logs as log_routes
-from muster.server.determined.routing import Route
+from muster.server.determined.routing import Route, large
 from muster.store.protocol import Store
 from muster.tasks.allocating import AllocationService
 from muster.tasks.harness import Harness
@@ -45,7 +45,7 @@ class TaskServices:
     def routes(self, authorizer: Authorizer) -> Sequence[Route]:
         return (
             *allocations.routes(self.harness, self.database),
-            *log_routes.routes(self.logs, self.retention, authorizer, self.clock),
+            *map(large, log_routes.routes(self.logs, self.retention, authorizer, self.clock)),
         )
 
 

@@ -47,7 +47,7 @@ async def completed(found: Core, settings: ServeSettings) -> AsyncIterator[Platf
     around = Surroundings(
         found.store,
         found.clock,
-        found.url,
+        found.place,
         found.trusted,
         found.tokens.admin,
         found.live,
@@ -60,5 +60,5 @@ async def completed(found: Core, settings: ServeSettings) -> AsyncIterator[Platf
         found.app.mount(api.router, api.identify, api.pages, api.proxy)
         async with kept_running({**api.components, "logs of pods": collector.run}, found.clock):
             yield Platform(
-                found.store, found.clock, found.url, found.kubeconfig, found.tokens.node, found.local_logs, api
+                found.store, found.clock, found.place.url, found.kubeconfig, found.tokens.node, found.local_logs, api
             )

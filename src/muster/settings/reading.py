@@ -3,10 +3,12 @@
 A key that is not known, and a value that will not do, are told with their path and where they were found.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar, get_type_hints
+from types import UnionType
+from typing import Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -55,16 +57,16 @@ def without_blanks(values: Document) -> Document:
 
 
 def from_environment(type: type[Section], environment: Mapping[str, str]) -> Given:
-    """`MUSTER_SECURITY_TLS_CERT` is `security.tls.cert`. Raises BadRequest for a name below a section that has no such
-    key; other names are somebody else's."""
+    """`MUSTER_SECURITY_TLS_CERT` is `security.tls.cert`. An empty variable sets nothing, as with most programs. Raises
+    BadRequest for a name below a section that has no such key; other names are somebody else's."""
     known = {variable(path): path for path in paths(type)}
     sections = tuple({f"{PREFIX}{path[0].upper()}_" for path in known.values() if len(path) > 1})
     values: Document = {}
     for name, text in environment.items():
         path = known.get(name)
-        if path is not None:
+        if path is not None and text:
             _put(values, path, _read(text))
-        elif name.startswith(sections):
+        elif path is None and name.startswith(sections):
             near = ", ".join(sorted(each for each in known if each.startswith(sections)))
             raise errors.BadRequest(f"environment: {name} is no setting; there are {near}")
     return Given("environment", values)
@@ -134,14 +136,19 @@ def shown(settings: Section) -> Document:
 
 
 def without_password(url: str) -> str:
-    """A URL for people to read."""
+    """A URL for people to read. PostgreSQL takes a password also as a parameter."""
     scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
     credentials, at, place = rest.rpartition("@")
     user, colon, _ = credentials.partition(":")
-    return f"{scheme}{separator}{user}{colon and ':' + _HIDDEN}{at}{place}" if separator else url
+    place = _PASSWORDS.sub(rf"\1={_HIDDEN}", place)
+    return f"{scheme}{separator}{user}{colon and ':' + _HIDDEN}{at}{place}"
 
 
+_PASSWORDS: Final = re.compile(r"(?<=[?&])(password|sslpassword)=[^&]*", re.IGNORECASE)
 _TELLING: Final = ("password", "secret", "token", "auth", "key", "credential")
+_VARIABLES: Final = ("environment_variables", "env")
 
 
 def _without_secrets(free: JSON) -> JSON:
@@ -150,7 +157,7 @@ def _without_secrets(free: JSON) -> JSON:
     if isinstance(free, Mapping):
         return {
             name: _HIDDEN
-            if name == "environment_variables" or (value and any(word in str(name).lower() for word in _TELLING))
+            if name in _VARIABLES or (value and any(word in str(name).lower() for word in _TELLING))
             else _without_secrets(value)
             for name, value in free.items()
         }
@@ -160,6 +167,9 @@ def _without_secrets(free: JSON) -> JSON:
 
 
 def _is(hint: object, what: str) -> bool:
+    """Also where it may be absent."""
+    if get_origin(hint) in (Union, UnionType):
+        return any(_is(each, what) for each in get_args(hint))
     return any(
         bool((each.extra or {}).get(what))
         for each in getattr(hint, "__metadata__", ())

@@ -18,7 +18,8 @@ Secret: TypeAlias = Annotated[str, msgspec.Meta(extra={SECRET: True})]
 Address: TypeAlias = Annotated[str, msgspec.Meta(extra={ADDRESS: True})]
 """A URL that may hold a password, which alone is hidden."""
 Port: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=65535)]
-Days: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+Days: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=36_500)]
+"""A hundred years at most: what never ends has other ways to say so."""
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -88,14 +89,16 @@ class OidcProvider(Section, frozen=True):
 
 
 class Security(Section, frozen=True):
-    """`initial_user_password`: of the users that the first start makes; one is made up where it is empty. `oidc`: who
-    else may vouch for users."""
+    """`initial_user_password`: of the users that the first start makes; one is made up where none is given, and a blank
+    one does only where nobody but this machine reaches the server. `oidc`: who else may vouch for users.
+    `trusted_proxies`: the networks of reverse proxies, which are believed about where a request comes from."""
 
-    initial_user_password: Secret = ""
+    initial_user_password: Secret | None = None
     session_lifespan_days: Days = 7
     token: Tokens = Tokens()
     tls: Tls = Tls()
     oidc: Sequence[OidcProvider] = ()
+    trusted_proxies: Sequence[str] = ()
 
 
 class Tasks(Section, frozen=True):

@@ -86,19 +86,38 @@ def test_secrets_are_not_shown() -> None:
         "database": "postgresql://muster:p%40ss@db:5432/muster",
         "security": {"initial_user_password": "Secret123"},
         "task_container_defaults": {"registry_auth": {"password": "x1"},
-                                    "environment_variables": ["K=v1"], "image": "i"},
+                                    "environment_variables": ["K=v1"], "image": "i",
+                                    "pod_spec": {"env": [{"name": "K", "value": "v2"}]}},
     }  # fmt: skip
     shown = reading.shown(settings(Given("f", values)))
     assert shown["database"] == "postgresql://muster:********@db:5432/muster"
     assert shown["security"]["initial_user_password"] == "********"
     assert shown["task_container_defaults"]["image"] == "i"
-    for secret in ("Secret123", "p%40ss", "x1", "v1"):
+    for secret in ("Secret123", "p%40ss", "x1", "v1", "v2"):
         assert secret not in str(shown)
+
+
+def test_a_password_among_the_parameters_of_a_url_is_not_shown() -> None:
+    shown = reading.without_password("postgresql://muster@db/m?sslmode=require&password=hush&x=1")
+    assert shown == "postgresql://muster@db/m?sslmode=require&password=********&x=1"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (reading.from_assignments(["security.initial_user_password="]), ""),
+        (reading.from_environment(PlatformSettings, {"MUSTER_SECURITY_INITIAL_USER_PASSWORD": ""}), None),
+        (Given("f", reading.without_blanks({"security": {"initial_user_password": None}})), None),
+        (Given("f", {"security": {"initial_user_password": ""}}), ""),
+    ],
+)
+def test_a_blank_password_is_another_thing_than_none(given: Given, wanted: str | None) -> None:
+    assert settings(given).security.initial_user_password == wanted
 
 
 def test_what_is_not_set_is_shown_as_such() -> None:
     shown = reading.shown(PlatformSettings())
-    assert (shown["database"], shown["security"]["initial_user_password"], shown["port"]) == ("", "", 7077)
+    assert (shown["database"], shown["security"]["initial_user_password"], shown["port"]) == ("", None, 7077)
 
 
 @pytest.mark.parametrize("text", ["[1", "- a\n- b", "\x00"])

@@ -19,10 +19,11 @@ from muster.server.determined import (
 from muster.server.determined.routing import Route
 
 
-def routes(services: AccountServices) -> Sequence[Route]:
+def routes(services: AccountServices, *, is_secure: bool = False) -> Sequence[Route]:
+    """`is_secure`: browsers reach us over TLS."""
     authorizer = services.authorizer
     return (
-        *auth.routes(services.accounts),
+        *auth.routes(services.accounts, is_secure=is_secure),
         *users.routes(services.accounts, authorizer, services.projects),
         *tokens.routes(services.accounts, authorizer),
         *groups.routes(services.groups),

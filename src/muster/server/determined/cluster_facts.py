@@ -36,6 +36,10 @@ class ClusterFacts:
         """Made on first use, and never changed."""
         return await self._database.write(_id)
 
+    async def check(self) -> None:
+        """Raises Unavailable where the records cannot be read."""
+        await self._database.read(lambda connection: _get(connection, _ID))
+
     async def message(self) -> ClusterMessage | None:
         """The one that is set, also where its time has not come; not where it is over."""
         found = await self._database.read(lambda connection: _get(connection, _MESSAGE))

@@ -111,6 +111,11 @@ class Info(Message, frozen=True, rename="lower"):
     telemetry: Telemetry = Telemetry()
 
 
+class Health(Message, frozen=True):
+    status: str = "up"
+    database: str = "up"
+
+
 class ClusterMessage(Message, frozen=True):
     message: str
     start_time: str
@@ -212,6 +217,11 @@ class _Master:
                 for each in about.providers
             ],
         )
+
+    async def health(self, call: Call, asked: Nothing) -> Health:
+        """For probes: an answer is good news, and without the database there is none."""
+        await self._facts.check()
+        return Health()
 
     async def get(self, call: Call, asked: Nothing) -> GetMasterReply:
         return GetMasterReply(
@@ -337,6 +347,7 @@ def routes(about: About, facts: ClusterFacts, live: Live, log: LogRing) -> Seque
     message: Rule[SetClusterMessage] = Rule(Permission.ADMINISTRATE_CLUSTER)
     return (
         route("GET", "/info", Nothing, Info, public(), master.info),
+        route("GET", "/health", Nothing, Health, public(), master.health),
         route("GET", here, Nothing, GetMasterReply, public(), master.get),
         route("GET", config, Nothing, GetConfigReply, nothing, master.config),
         route("PATCH", config, PatchConfig, Nothing, patch, master.patch_config),

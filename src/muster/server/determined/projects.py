@@ -5,12 +5,11 @@ from enum import StrEnum
 from typing import Final
 
 from muster.accounts import projects as books
-from muster.accounts.authorizing import Authorizer
+from muster.accounts.authorizing import Authorizer, Hidden
 from muster.accounts.callers import WorkspaceId
 from muster.accounts.permissions import Permission
 from muster.accounts.projects import ProjectFilter, ProjectId, ProjectOrder, ProjectPatch, Projects
 from muster.accounts.removing import Remover
-from muster.api import errors
 from muster.server.determined import acting, paging, workspaces
 from muster.server.determined.ordering import OrderBy
 from muster.server.determined.paging import Count, Id, Paged, Pagination
@@ -175,7 +174,7 @@ class _Projects:
     async def _place(self, call: Call, project: int) -> WorkspaceId:
         found = await self._projects.get(project)
         if not await self._authorizer.allows(call.caller, Permission.VIEW_WORKSPACE, found.workspace):
-            raise books.not_found(project)
+            raise Hidden(books.not_found(project).message)
         return found.workspace
 
     async def list(self, call: Call, asked: GetProjects) -> GetProjectsReply:
@@ -200,7 +199,7 @@ class _Projects:
     async def by_key(self, call: Call, asked: ByKey) -> ProjectReply:
         found = await self._projects.by_key(asked.key)
         if not await self._authorizer.allows(call.caller, Permission.VIEW_WORKSPACE, found.workspace):
-            raise errors.NotFound(f"project with key {asked.key[:80]!r} not found")
+            raise Hidden(books.no_such_key(asked.key).message)
         return ProjectReply(project=told(found))
 
     async def create(self, call: Call, asked: PostProject) -> ProjectReply:

@@ -138,7 +138,11 @@ class _Roles:
         return RolesWithAssignments(roles=[_with_assignments(role, held) for role in _roles_in(held)])
 
     async def of_group(self, call: Call, asked: OfGroup) -> Summary:
-        return _summary(await self._roles.of_group(GroupId(asked.group_id)))
+        """For its members and for administrators: it names workspaces that not everybody may know of."""
+        group, caller = GroupId(asked.group_id), acting.person(call)
+        if not await self._roles.is_member(caller.user, group):
+            await self._authorizer.check(caller, Permission.ADMINISTRATE_USERS)
+        return _summary(await self._roles.of_group(group))
 
     async def of_workspace(self, call: Call, asked: OfWorkspace) -> Members:
         found = await self._roles.members(WorkspaceId(asked.workspace_id), asked.name)

@@ -1,12 +1,15 @@
 """Finds the route of a request, lets in who may, and answers as the wire wants it."""
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias
 from urllib.parse import unquote
 
 from muster.accounts.audit import By
+from muster.accounts.authorizing import Hidden
 from muster.accounts.callers import NOBODY, Caller, WorkspaceId
 from muster.accounts.permissions import Permission
 from muster.api import errors
@@ -19,7 +22,11 @@ from muster.server.exchange import Answer, ClientGone, Request, Response, Stream
 _log = logging.getLogger(__name__)
 STREAM_TYPE: Final = "application/json"
 _MAX_PUBLIC_BODY_BYTES: Final = 64 * 1024
-"""Of those whom we do not know. A login is small."""
+_MAX_PUBLIC_BODY_SECONDS: Final = 30.0
+"""Of those whom we do not know. A login is small, and comes at once."""
+_MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+_MAX_LARGE_BODY_BYTES: Final = 128 * 1024 * 1024
+"""Where contexts and batches of log lines are part of the message."""
 Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Caller | None]]
 """From the headers, names in lower case. None for nobody we know."""
 
@@ -68,11 +75,11 @@ class Router:
 
     async def answer(self, request: Request) -> Answer | None:
         """None where the path is none of ours."""
-        node, values = self._find(request.path)
-        if node is None:
+        matches = list(_matches(self._root, request.path.strip("/").split("/")))
+        if not matches:
             return None
         try:
-            return await self._answer(node, values, request)
+            return await self._answer(matches, request)
         except ApiError as error:
             return _refusal(error)
         except ClientGone:
@@ -86,15 +93,17 @@ class Router:
         """For paths that look like ours: whoever asks reads our errors."""
         return _refusal(errors.NotFound(f"nothing is served at {path}; /docs/api lists what is"))
 
-    async def _answer(self, node: _Node, values: Sequence[str], request: Request) -> Answer:
-        if not node.routes:
-            raise errors.NotFound(f"nothing is served at {request.path}")
-        entry = node.routes.get(request.method)
-        if entry is None:
-            allowed = ", ".join(sorted(node.routes))
-            raise errors.MethodNotAllowed(f"{request.method} is not served at {request.path}, but {allowed}")
-        path = {name: _decoded(name, value) for name, value in zip(entry.names, values, strict=True)}
-        return await self._call(entry.route, path, request)
+    async def _answer(self, matches: Sequence["_Match"], request: Request) -> Answer:
+        for routes, values in matches:
+            entry = routes.get(request.method) or _headed(routes, request.method)
+            if entry is not None:
+                path = {name: _decoded(name, value) for name, value in zip(entry.names, values, strict=True)}
+                return await self._call(entry.route, path, request)
+        served = sorted({method for routes, _ in matches for method in routes})
+        refusal = _refusal(
+            errors.MethodNotAllowed(f"{request.method} is not served at {request.path}, but {', '.join(served)}")
+        )
+        return replace(refusal, headers=(*refusal.headers, ("allow", ", ".join(served))))
 
     async def _call(self, route: Route, path: Mapping[str, str], request: Request) -> Answer:
         caller = await self._authenticate(request.headers)
@@ -104,19 +113,18 @@ class Router:
             if self._on_refusal is not None and _is_for_the_record(error, route, request):
                 by = By(caller or NOBODY, request.remote)
                 # What was wrong with its content is not told: the message may quote a secret from it.
-                detail = error.message if error.http_status == errors.Forbidden.http_status else error.reason
-                self._on_refusal(by, _RECORDED[error.http_status], f"{request.method} {request.path}", detail)
+                is_told = isinstance(error, errors.Forbidden | Hidden)
+                detail = error.message if is_told else error.reason
+                self._on_refusal(by, _action(error), f"{request.method} {request.path}", detail)
             raise
 
     async def _let_in(self, caller: Caller | None, route: Route, path: Mapping[str, str], request: Request) -> Answer:
         if caller is None and not route.rule.is_public:
             raise errors.Unauthorized("log in first: no known session or token came with the request")
-        if caller is not None:
-            check_origin(request.method, request.headers)
-        limit = _MAX_PUBLIC_BODY_BYTES if caller is None else wire.MAX_BODY_BYTES
-        body = b"" if request.method == "GET" else await request.body(limit, _HINT)
+        check_origin(request.method, request.headers)
+        body = b"" if route.method == "GET" else await _body(caller, route, request)
         message = wire.decode(route, path, request.query.pairs, body)
-        call = Call(caller or NOBODY, request.remote, request.is_secure)
+        call = Call(caller or NOBODY, request.remote, request.is_secure, request.headers.get("host", ""))
         if caller is not None:
             await self._check(route, call, message)
         if route.follow is not None:
@@ -166,21 +174,45 @@ class Router:
             raise ValueError(f"two routes for {route.method} {route.path}")
         node.routes[route.method] = _Entry(route, tuple(names))
 
-    def _find(self, path: str) -> tuple[_Node | None, list[str]]:
-        """A segment that is named comes before one that is a parameter, whose value is as it was sent."""
-        node, values = self._root, list[str]()
-        for part in path.strip("/").split("/"):
-            following = node.named.get(part)
-            if following is None:
-                if node.parameter is None or not part:
-                    return None, values
-                following = node.parameter
-                values.append(part)
-            node = following
-        return node, values
+
+_Match: TypeAlias = tuple[Mapping[str, _Entry], tuple[str, ...]]
+"""Routes by method, and the values of the path's parameters as they were sent."""
+
+
+def _matches(node: _Node, parts: Sequence[str], values: tuple[str, ...] = ()) -> Iterator[_Match]:
+    """All that a path can mean. A segment that is named comes before one that is a parameter; but a user may be called
+    like one of our own words, and is then found by what follows, or by the method."""
+    if not parts:
+        if node.routes:
+            yield node.routes, values
+        return
+    part, following = parts[0], parts[1:]
+    named = node.named.get(part)
+    if named is not None:
+        yield from _matches(named, following, values)
+    if node.parameter is not None and part:
+        yield from _matches(node.parameter, following, (*values, part))
+
+
+def _headed(routes: Mapping[str, _Entry], method: str) -> _Entry | None:
+    """What can be got can be asked for without its content; not what never ends, or is waited for."""
+    found = routes.get("GET") if method == "HEAD" else None
+    return None if found is None or found.route.follow is not None or found.route.is_long else found
+
+
+async def _body(caller: Caller | None, route: Route, request: Request) -> bytes:
+    """Raises TooLarge, and BadRequest where who is not known takes their time."""
+    if caller is not None:
+        return await request.body(_MAX_LARGE_BODY_BYTES if route.is_large else _MAX_BODY_BYTES, _HINT)
+    try:
+        async with asyncio.timeout(_MAX_PUBLIC_BODY_SECONDS):
+            return await request.body(_MAX_PUBLIC_BODY_BYTES, _HINT)
+    except TimeoutError as error:
+        raise errors.BadRequest("the body did not come in time") from error
 
 
 _HINT: Final = "large data belongs into files that tasks can read"
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def _decoded(name: str, value: str) -> str:
@@ -191,7 +223,7 @@ def _decoded(name: str, value: str) -> str:
         found = unquote(value, errors="strict")
     except UnicodeDecodeError as error:
         raise errors.BadRequest(f"{name}: {value[:100]!r} is not percent-encoded UTF-8") from error
-    if not found.isprintable():
+    if _CONTROL.search(found):
         raise errors.BadRequest(f"{name}: {value[:100]!r} has control characters")
     return found
 
@@ -205,9 +237,15 @@ _RECORDED: Final = {
 }
 
 
+def _action(error: ApiError) -> str:
+    return _RECORDED[errors.Forbidden.http_status if isinstance(error, Hidden) else error.http_status]
+
+
 def _is_for_the_record(error: ApiError, route: Route, request: Request) -> bool:
     """Whoever asked for what they may not have, came with a token that is not one, or sent what must not be taken in.
     Not who has not logged in yet, and not who looks for what is not there; logins have records of their own."""
+    if isinstance(error, Hidden):
+        return True
     status = error.http_status
     if status not in _RECORDED or route.rule.is_public:
         return False

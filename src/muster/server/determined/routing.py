@@ -25,11 +25,13 @@ class Nothing(Message, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """All that is known about a call beside its message. `remote`: the address it came from. `is_secure`: over TLS."""
+    """All that is known about a call beside its message. `remote`: the address it came from. `is_secure`: over TLS.
+    `host`: by which the client calls us."""
 
     caller: Caller
     remote: str = ""
     is_secure: bool = False
+    host: str = ""
 
 
 Req = TypeVar("Req", bound=Message)
@@ -76,6 +78,7 @@ class Route:
     handle: Handle[Message] | None
     follow: Follow[Message] | None
     body: str = ""
+    is_large: bool = False
     is_long: bool = False
     dress: Dress[Message] | None = None
 
@@ -99,6 +102,11 @@ def route(
 def long_poll(made: Route) -> Route:
     """A route that answers late: it is given up when the client leaves or the server closes."""
     return replace(made, is_long=True)
+
+
+def large(made: Route) -> Route:
+    """A route whose requests hold files, or whole batches of what a task has written."""
+    return replace(made, is_large=True)
 
 
 def dressed(made: Route, reply: type[Rep], dress: Dress[Rep]) -> Route:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from muster.accounts import templates as books
-from muster.accounts.authorizing import Authorizer
+from muster.accounts.authorizing import Authorizer, Hidden
 from muster.accounts.callers import WorkspaceId
 from muster.accounts.permissions import Permission
 from muster.accounts.service import UNCATEGORIZED
@@ -82,7 +82,7 @@ class _Templates:
         """Of a template that may be seen; else the answer is the same as if it were not there."""
         found = await self._templates.get(name)
         if not await self._authorizer.allows(call.caller, Permission.VIEW_TEMPLATES, found.workspace):
-            raise books.not_found(name)
+            raise Hidden(books.not_found(name).message)
         return found.workspace
 
     async def list(self, call: Call, asked: GetTemplates) -> GetTemplatesReply:

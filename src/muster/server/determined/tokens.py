@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from muster.accounts.authorizing import Authorizer
+from muster.accounts.authorizing import Authorizer, Hidden
 from muster.accounts.permissions import Permission
 from muster.accounts.service import Accounts
-from muster.accounts.sessions import AccessToken, TokenFilter, TokenOrder
+from muster.accounts.sessions import AccessToken, TokenFilter, TokenOrder, no_such_token
 from muster.server.determined import acting, paging
 from muster.server.determined.ordering import OrderBy
 from muster.server.determined.paging import Id, Paged, Pagination
@@ -114,8 +114,9 @@ class _Tokens:
         return PostTokenReply(token_id=made[0], token=made[1])
 
     async def patch(self, call: Call, asked: PatchToken) -> PatchTokenReply:
-        found = await self._accounts.token(asked.token_id)
-        await acting.self_or(call, found.user, self._authorizer, Permission.ADMINISTRATE_USERS)
+        caller, found = acting.person(call), await self._accounts.token(asked.token_id)
+        if found.user != caller.user and not await self._authorizer.allows(caller, Permission.ADMINISTRATE_USERS):
+            raise Hidden(no_such_token(asked.token_id).message)
         changed = await self._accounts.patch_token(
             acting.by(call), asked.token_id, asked.description, asked.set_revoked
         )

@@ -17,9 +17,6 @@ from muster.api.errors import ApiError
 from muster.api.raw import JSON, Document
 from muster.server.determined.routing import Message, Route
 
-MAX_BODY_BYTES: Final = 128 * 1024 * 1024
-"""Model definitions and contexts are part of the message that submits them."""
-
 _GRPC: Final[Mapping[type[ApiError], tuple[int, int]]] = {
     errors.BadRequest: (3, 400),
     errors.Invalid: (3, 400),

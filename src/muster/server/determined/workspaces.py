@@ -228,6 +228,7 @@ class _Workspaces:
         )
 
     async def patch(self, call: Call, asked: PatchWorkspace) -> WorkspaceReply:
+        quotas = _quotas(asked.cluster_namespace_meta, {})
         if asked.cluster_namespace_meta or asked.agent_user_group:  # whose rights its tasks have on the nodes
             await self._authorizer.check(call.caller, Permission.ADMINISTRATE_CLUSTER)
         wanted = WorkspacePatch(
@@ -243,6 +244,8 @@ class _Workspaces:
         namespaces = {cluster: meta.wanted() for cluster, meta in asked.cluster_namespace_meta.items()}
         if namespaces:
             await self._bindings.set_namespaces(acting.by(call), changed.id, namespaces)
+        if quotas:
+            await self._bindings.set_quotas(acting.by(call), changed.id, quotas)
         return WorkspaceReply(workspace=told(await self._workspaces.get(asked.id, call.caller.user)))
 
     async def delete(self, call: Call, asked: WorkspaceAsked) -> Deleted:

@@ -28,6 +28,8 @@ OWN = {
     "POST /api/v1/workspaces/{id}/unpin",
 }
 """What everybody may change of their own. (Own tokens and passwords are tested below.)"""
+HIDDEN = {"PATCH /api/v1/tokens/{tokenId}"}
+"""What is somebody else's is not there, also for who may see the cluster."""
 BODIES = {
     "POST /api/v1/roles/add-assignments": {
         "userRoleAssignments": [{"userId": 3, "roleAssignment": {"role": {"roleId": 1}}}]
@@ -78,7 +80,7 @@ async def test_a_viewer_changes_nothing_and_a_stranger_not_even_sees_it(api: Api
         if not is_changing(route) or name in OWN:
             continue
         checked += 1
-        for caller, statuses in ((viewer, {403}), (stranger, {403, 404})):
+        for caller, statuses in ((viewer, {404} if name in HIDDEN else {403}), (stranger, {403, 404})):
             with pytest.raises(Refused) as caught:
                 await caller(route.method, concrete(route), BODIES.get(name, {}))
             assert caught.value.status in statuses, (name, caught.value)
@@ -178,6 +180,26 @@ async def test_a_group_hands_its_rights_to_who_is_in_it_and_takes_them_with_it(a
     await api("DELETE", "/groups/1")
     with pytest.raises(Refused, match="404"):
         await ann("GET", "/workspaces/2")
+
+
+async def test_what_a_group_may_is_for_its_members_to_know(api: Api) -> None:
+    ann, eve = await api.new_user("ann"), await api.new_user("eve")
+    assert ann.caller is not None
+    place = {"role": {"roleId": 4}, "scopeWorkspaceId": 2}
+    await api("POST", "/roles/add-assignments", {"groupRoleAssignments": [{"groupId": 1, "roleAssignment": place}]})
+    await api("PUT", "/groups/1", {"addUsers": [ann.caller.user]})
+    for caller in (api, ann):
+        found = await caller("GET", "/roles/search/by-group/1")
+        assert found["assignments"] == [{"roleId": 4, "scopeCluster": False, "scopeWorkspaceIds": [2]}]
+    with pytest.raises(Refused, match="403"):
+        await eve("GET", "/roles/search/by-group/1")
+
+
+async def test_a_user_may_be_called_like_a_word_of_ours(api: Api) -> None:
+    for username in ("setting", "activity", "assignments"):
+        await api.new_user(username)
+        found = await api("GET", f"/users/{username}/by-username")
+        assert found["user"]["username"] == username
 
 
 async def test_whoever_makes_a_workspace_administrates_it(api: Api) -> None:
