@@ -295,6 +295,30 @@ async def test_a_local_user_is_not_taken_over_by_name_and_a_remote_one_is_linked
     assert caller.username == "ann"
 
 
+async def test_who_was_made_local_logs_in_with_a_password_only(site: Site) -> None:
+    await site.browser.log_in()
+    user = await site.ground.services.accounts.user_named("ann")
+    await site.ground.services.accounts.patch_user(ADMIN, user.id, UserPatch(is_remote=False), Password("Passw0rd!"))
+    assert "logs in with a password" in await refused_again(site)
+
+
+async def test_forged_arrivals_are_on_record_and_soon_turned_away(site: Site) -> None:
+    forged = f"{HOME}/oidc/idp/callback?code=x&state=y"
+    statuses = [(await site.browser.visit(forged)).status for _ in range(70)]
+    assert (statuses[:60], set(statuses[60:])) == ([401] * 60, {429})
+    noted = await site.ground.services.audit.entries(action="login")
+    assert (noted.total, noted.items[0].remote, noted.items[0].deed.outcome) == (60, "10.2.2.2", "refused")
+    site.ground.clock.seconds += 60
+    assert (await site.browser.log_in()).status == 302
+
+
+async def test_a_name_that_no_user_may_have_is_told_and_on_record(site: Site) -> None:
+    site.idp.person["preferred_username"] = "corp/ann"
+    answer = await site.browser.log_in()
+    assert (answer.status, b"slash" in answer.body) == (400, True)
+    assert (await site.ground.services.audit.entries()).items[0].deed.outcome == "refused"
+
+
 async def test_who_was_deactivated_stays_out(site: Site) -> None:
     await site.browser.log_in()
     user = await site.ground.services.accounts.user_named("ann")

@@ -20,6 +20,7 @@ from muster.accounts import groups, users
 from muster.accounts.audit import SYSTEM, By, Deed, Outcome, note
 from muster.accounts.authorizing import Authorizer
 from muster.accounts.callers import NOBODY
+from muster.accounts.limiting import LoginLimiter
 from muster.accounts.oidc_provider import Provider, Verifier
 from muster.accounts.oidc_tokens import Identity, identity
 from muster.accounts.service import Accounts, Login
@@ -73,6 +74,7 @@ class OidcLogins:
         self._authorizer = authorizer
         self.providers = {provider.settings.name.lower(): provider for provider in providers}
         self._key = b""
+        self._limiter = LoginLimiter(clock)
 
     async def depart(self, name: str, relay: str, redirect: str) -> Departure:
         """`redirect`: where the provider is to send the browser back to. Raises NotFound, Unavailable."""
@@ -102,21 +104,28 @@ class OidcLogins:
         return Departure(url, await self._signed(flow))
 
     async def arrive(self, name: str, *, code: str, state: str, memory: str, remote: str) -> Arrival:
-        """Raises Unauthorized, Forbidden, NotFound, Unavailable."""
+        """Raises Unauthorized, Forbidden, NotFound, BadRequest (the username will not do), TooManyRequests,
+        Unavailable."""
         provider = self._provider(name)
+        self._limiter.attempt(None, remote)
+        try:
+            flow = await self._begun(provider, state, memory)
+            user = await self._vouched(provider, flow, code)
+        except (errors.Unauthorized, errors.Forbidden, errors.BadRequest) as error:
+            deed = Deed("login", provider.settings.name, error.message, Outcome.REFUSED)
+            by = By(NOBODY, remote)
+            await self._database.write(lambda connection: note(connection, self._clock.now(), by, deed))
+            raise
+        self._limiter.succeeded(None, remote)
+        return Arrival(await self._accounts.enter(user, remote, f"oidc {provider.settings.name}"), flow.relay)
+
+    async def _begun(self, provider: Provider, state: str, memory: str) -> _Flow:
         flow = await self._remembered(memory)
         if flow is None or flow.provider != provider.settings.name.lower() or flow.until <= self._clock.now():
             raise errors.Unauthorized("this login was not begun here, or too long ago: begin again")
         if not compare_digest(flow.state.encode(), state.encode()):
             raise errors.Unauthorized("this login is not the one that was begun in this browser: begin again")
-        try:
-            user = await self._vouched(provider, flow, code)
-        except (errors.Unauthorized, errors.Forbidden) as error:
-            deed = Deed("login", provider.settings.name, error.message, Outcome.REFUSED)
-            by = By(NOBODY, remote)
-            await self._database.write(lambda connection: note(connection, self._clock.now(), by, deed))
-            raise
-        return Arrival(await self._accounts.enter(user, remote, f"oidc {provider.settings.name}"), flow.relay)
+        return flow
 
     async def _vouched(self, provider: Provider, flow: _Flow, code: str) -> User:
         if not code:
@@ -147,13 +156,16 @@ class OidcLogins:
         is_it = (IDENTITIES.c.provider == who.issuer) & (IDENTITIES.c.subject == who.subject)
         linked = connection.scalar(select(IDENTITIES.c.user_id).where(is_it))
         if linked is not None:
-            return users.get(connection, linked)
+            known = users.get(connection, linked)
+            _must_be_remote(known)  # an administrator may have made it local since
+            return known
         try:
             user = users.named(connection, who.username)
         except errors.NotFound:
             user = self._provisioned(connection, provider, who)
         else:
-            _must_be_free(connection, user)
+            _must_be_remote(user)
+            _must_be_unlinked(connection, user)
         connection.execute(insert(IDENTITIES).values(provider=who.issuer, subject=who.subject, user_id=user.id))
         note(connection, self._clock.now(), SYSTEM, Deed("user.link", user.username, f"to {provider.settings.name}"))
         return user
@@ -185,10 +197,14 @@ class OidcLogins:
         return hmac(self._key, payload, "sha256").hexdigest()
 
 
-def _must_be_free(connection: Connection, user: User) -> None:
+def _must_be_remote(user: User) -> None:
     """Raises Forbidden: whoever can choose a name at the provider must not become somebody here by it."""
     if not user.is_remote:
         raise errors.Forbidden(f"user {user.username!r} logs in with a password; an administrator can make it remote")
+
+
+def _must_be_unlinked(connection: Connection, user: User) -> None:
+    """Raises Forbidden."""
     if connection.scalar(select(IDENTITIES.c.user_id).where(IDENTITIES.c.user_id == user.id)) is not None:
         raise errors.Forbidden(f"user {user.username!r} is already somebody else at a login provider")
 

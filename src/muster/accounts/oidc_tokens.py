@@ -64,17 +64,17 @@ class UnknownKey(Exception):
 
 
 def key_set(document: JSON) -> KeySet:
-    """Those of the provider's keys that can sign. Raises BadRequest."""
+    """Those of the provider's keys that can sign. Raises Unavailable where there is none."""
     keys = raw.dig(document, "keys")
     if not isinstance(keys, list):
-        raise errors.BadRequest("the provider's key set has no list of keys")
+        raise errors.Unavailable("the provider's key set has no list of keys")
     found = KeySet([])
     for key in keys:
         if raw.dig(key, "kty") in _KEY_TYPES and raw.dig(key, "use", default="sig") == "sig":
             with suppress(JoseError, ValueError, TypeError, KeyError):  # of a kind that we do not know
                 found.keys.extend(KeySet.import_key_set({"keys": [key]}).keys)
     if not found.keys:
-        raise errors.BadRequest("the provider's key set has no key that could sign anything")
+        raise errors.Unavailable("the provider's key set has no key that could sign anything")
     return found
 
 

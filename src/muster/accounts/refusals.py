@@ -1,5 +1,6 @@
 """Requests that were refused, for the audit records. Whoever is refused must not be able to fill the disk or to slow
-the server down by it: they are noted without waiting, written together, and only so many of them; the rest is counted.
+the server down by it: they are noted without waiting, written together, and only so many of them, at once and in the
+long run; the rest is counted.
 """
 
 from typing import Final
@@ -9,6 +10,8 @@ from muster.runtime.clock import Clock
 
 _EVERY_SECONDS: Final = 1.0
 _MOST_AT_ONCE: Final = 100
+_IN_THE_LONG_RUN: Final = 2.0
+"""A second: at most some 30 MB of records a day."""
 
 
 class Refusals:
@@ -19,13 +22,18 @@ class Refusals:
         self._clock = clock
         self._waiting: list[tuple[By, Deed]] = []
         self._further = 0
+        self._room, self._room_at = float(_MOST_AT_ONCE), clock.monotonic()
 
     def note(self, by: By, action: str, target: str, detail: str) -> None:
         """`detail` holds nothing that the request brought with it: that may be a secret."""
-        if len(self._waiting) < _MOST_AT_ONCE:
-            self._waiting.append((by, Deed(action, target, detail, Outcome.REFUSED)))
-        else:
+        now = self._clock.monotonic()
+        self._room = min(float(_MOST_AT_ONCE), self._room + (now - self._room_at) * _IN_THE_LONG_RUN)
+        self._room_at = now
+        if self._room < 1:
             self._further += 1
+            return
+        self._room -= 1
+        self._waiting.append((by, Deed(action, target, detail, Outcome.REFUSED)))
 
     async def run(self) -> None:
         """For ever."""
@@ -34,7 +42,7 @@ class Refusals:
             await self.once()
 
     async def once(self) -> None:
-        if not self._waiting:
+        if not self._waiting and not self._further:
             return
         deeds, self._waiting = self._waiting, []
         if self._further:

@@ -118,22 +118,34 @@ class Accounts:
         self._limiter.attempt(username, remote)
         user, stored = await self._database.read(lambda connection: _stored(connection, username))
         is_right = await self._passwords.verify(stored, password.text, is_hashed=password.is_hashed)
-        if user is None or not is_right:
+        if user is None or stored is None or not is_right:
             await self._refused(username, remote, "wrong name or password")
             raise errors.Unauthorized("invalid credentials")
         self._limiter.succeeded(username, remote)
-        if stored and self._passwords.is_outdated(stored):
+        renewed = None
+        if self._passwords.is_outdated(stored):
             renewed = await self._passwords.hash(self._passwords.sent(password.text, is_hashed=password.is_hashed))
-            await self._change(lambda connection, now: users.set_password_hash(connection, user.id, renewed, now))
-        return await self.enter(user, remote)
 
-    async def enter(self, user: User, remote: str, how: str = "password") -> Login:
-        """A session for somebody whose identity is proven. Raises Forbidden where the user is not active."""
-        if not user.is_active:
-            await self._refused(user.username, remote, "not active")
-            raise errors.Forbidden(f"user {user.username!r} is not active: ask an administrator")
+        def confirm(connection: Connection, now: Instant) -> None:
+            """It takes long to check a password: it may have been changed meanwhile."""
+            if users.password_hash(connection, user.id) != stored:
+                raise errors.Unauthorized("invalid credentials")
+            if renewed is not None:
+                users.set_password_hash(connection, user.id, renewed, now)
+
+        return await self.enter(user, remote, "password", confirm)
+
+    async def enter(
+        self, user: User, remote: str, how: str, confirm: Callable[[Connection, Instant], None] | None = None
+    ) -> Login:
+        """A session for somebody whose identity is proven. `confirm` raises Unauthorized where it no longer is. Raises
+        Forbidden where the user is not active."""
 
         def change(connection: Connection, now: Instant) -> Login:
+            if not users.get(connection, user.id).is_active:
+                raise errors.Forbidden(f"user {user.username!r} is not active: ask an administrator")
+            if confirm is not None:
+                confirm(connection, now)
             expires = Instant(now + self._lifespans.session)
             sessions.purge(connection, now)
             id, token = sessions.open(connection, NewSession(user.id, SessionKind.LOGIN, expires), now)
@@ -142,7 +154,11 @@ class Accounts:
             note(connection, now, By(caller, remote), Deed("login", user.username, how))
             return Login(token, users.get(connection, user.id), expires)
 
-        entered = await self._change(change)
+        try:
+            entered = await self._change(change)
+        except (errors.Forbidden, errors.Unauthorized) as error:
+            await self._refused(user.username, remote, error.message)
+            raise
         self._people.drop(lambda known, _: known == user.id)
         return entered
 

@@ -1,6 +1,7 @@
 """Logging in: passwords, sessions, what is remembered of them, and for how long."""
 
 import time
+from collections.abc import Awaitable, Callable
 
 import pytest
 from argon2 import PasswordHasher
@@ -9,7 +10,7 @@ from sqlalchemy import select, text
 from muster.accounts import passwords
 from muster.accounts.audit import By, Outcome
 from muster.accounts.passwords import Passwords
-from muster.accounts.service import Password
+from muster.accounts.service import Accounts, Password
 from muster.accounts.sessions import TokenFilter
 from muster.accounts.users import UserPatch
 from muster.api import errors
@@ -171,6 +172,48 @@ async def test_a_weaker_hash_is_replaced_when_its_user_logs_in(ground: Ground) -
     renewed = await ground.database.read(lambda connection: connection.scalar(read))
     assert renewed != weak
     await ground.services.accounts.login("ann", Password("Passw0rd!"))
+
+
+class Meanwhile(Passwords):
+    """Something happens while a password is being checked."""
+
+    def __init__(self, happens: Callable[[], Awaitable[object]], hasher: PasswordHasher = FAST) -> None:
+        super().__init__(hasher)
+        self._happens = happens
+
+    async def verify(self, stored: str | None, password: str, *, is_hashed: bool) -> bool:
+        is_right = await super().verify(stored, password, is_hashed=is_hashed)
+        await self._happens()
+        return is_right
+
+
+async def test_a_password_that_is_changed_while_it_is_checked_lets_nobody_in_and_stays_changed(ground: Ground) -> None:
+    accounts, ann = ground.services.accounts, await ground.person()
+    stronger = PasswordHasher(time_cost=2, memory_cost=8, parallelism=1)
+
+    async def change() -> None:
+        await accounts.patch_user(ADMIN, ann.id, UserPatch(), Password("An0therone"))
+
+    slow = Accounts(ground.database, ground.clock, Meanwhile(change, stronger))
+    with pytest.raises(errors.Unauthorized, match=r"^invalid credentials$"):
+        await slow.login("ann", Password("Passw0rd!"))
+    await accounts.login("ann", Password("An0therone"))
+    with pytest.raises(errors.Unauthorized):
+        await accounts.login("ann", Password("Passw0rd!"))
+
+
+async def test_a_user_who_is_switched_off_while_the_password_is_checked_gets_no_session(ground: Ground) -> None:
+    accounts, ann = ground.services.accounts, await ground.person()
+
+    async def switch_off() -> None:
+        await accounts.patch_user(ADMIN, ann.id, UserPatch(is_active=False))
+
+    slow = Accounts(ground.database, ground.clock, Meanwhile(switch_off))
+    with pytest.raises(errors.Forbidden, match="not active"):
+        await slow.login("ann", Password("Passw0rd!"))
+    entry = (await ground.services.audit.entries(action="login")).items[0]
+    assert (entry.deed.target, entry.deed.outcome) == ("ann", Outcome.REFUSED)
+    assert await ground.database.read(lambda connection: connection.scalar(select(SESSIONS.c.id))) is None
 
 
 async def test_a_task_speaks_for_itself_and_for_its_user_until_it_ends(ground: Ground) -> None:

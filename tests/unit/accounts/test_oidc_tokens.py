@@ -115,7 +115,7 @@ def test_a_key_in_the_token_itself_is_not_believed() -> None:
 
 @pytest.mark.parametrize("document", [None, {}, {"keys": 3}, {"keys": []}, {"keys": [{"kty": "oct", "k": "AAAA"}]}])
 def test_a_key_set_without_keys_is_none(document: object) -> None:
-    with pytest.raises(errors.BadRequest):
+    with pytest.raises(errors.Unavailable):
         oidc_tokens.key_set(document)
 
 

@@ -52,7 +52,7 @@ async def test_what_we_store_by_default_is_argon2id_with_much_memory() -> None:
     assert (await Passwords().hash("x")).startswith("$argon2id$v=19$m=47104,t=1,p=1$")
 
 
-def attempts(limiter: LoginLimiter, count: int, username: str, remote: str) -> int:
+def attempts(limiter: LoginLimiter, count: int, username: str | None, remote: str) -> int:
     """How many are let through."""
     passed = 0
     for _ in range(count):
@@ -80,6 +80,23 @@ def test_all_addresses_of_one_network_of_ipv6_are_one() -> None:
     assert attempts(limiter, 1, "ann", "::ffff:10.0.0.1") == 1
 
 
+def test_nobody_is_kept_out_from_where_they_have_logged_in_before() -> None:
+    limiter = LoginLimiter(HandClock())
+    limiter.attempt("ann", "10.0.0.1")
+    limiter.succeeded("Ann", "10.0.0.1")
+    for number in range(500):
+        attempts(limiter, 1, "ann", f"10.0.{number // 250}.{number % 250}")  # somebody abuses the name
+        attempts(limiter, 1, f"user{number}", "10.0.0.1")  # and somebody the address
+    assert attempts(limiter, 1, "bob", "10.0.0.1") == attempts(limiter, 1, "ann", "10.0.9.9") == 0
+    assert attempts(limiter, 20, "ann", "10.0.0.1") == 9
+
+
+def test_who_is_not_named_yet_counts_for_the_address_alone() -> None:
+    limiter = LoginLimiter(HandClock())
+    assert sum(attempts(limiter, 1, None, "10.0.0.1") for _ in range(200)) == 60
+    assert attempts(limiter, 1, None, "10.0.0.2") == 1
+
+
 def test_success_gives_the_attempt_back() -> None:
     limiter = LoginLimiter(HandClock())
     for _ in range(1000):
@@ -105,3 +122,6 @@ def test_what_it_remembers_is_bounded() -> None:
     for number in range(_MOST_KEYS // 2 + 1):
         attempts(limiter, 1, f"user{number}", f"host{number}")
     assert len(limiter._buckets) == _MOST_KEYS
+    for number in range(_MOST_KEYS + 1):
+        limiter.succeeded(f"user{number}", f"host{number}")
+    assert len(limiter._familiar) == len(limiter._buckets) == _MOST_KEYS

@@ -29,3 +29,18 @@ async def test_a_flood_is_counted_but_not_written(ground: Ground) -> None:
     assert found[0].deed.detail == "9900 more were refused"
     await refusals.once()
     assert (await audit.entries(action="request")).total == 101
+
+
+async def test_a_flood_that_lasts_fills_no_disk(ground: Ground) -> None:
+    refusals, audit = ground.services.refusals, ground.services.audit
+    for _ in range(600):
+        for _ in range(50):
+            refusals.note(BY, "request.unknown", "GET /", "Unauthorized")
+        await refusals.once()
+        ground.clock.seconds += 1
+    written = (await audit.entries(action="request.")).total
+    assert 1200 <= written <= 1300
+    ground.clock.seconds += 60
+    refusals.note(BY, "request.forbidden", "POST /x", "may not")
+    await refusals.once()
+    assert (await audit.entries(action="request.")).total == written + 1
