@@ -113,6 +113,9 @@ async def test_a_renewed_certificate_is_used_by_new_connections_and_a_broken_one
         files.cert.write_text("nonsense")
         renewal.look()
         assert await seen() == before
+        files.cert.write_bytes(b"".join(each.bytes() for each in AUTHORITY.issue_cert("127.0.0.1").cert_chain_pems))
+        renewal.look()  # its key has not been written yet
+        assert await seen() == before
         write(tmp_path, "server", AUTHORITY.issue_cert("127.0.0.1"))
         renewal.look()
         assert await seen() != before
