@@ -4,7 +4,8 @@ Validation of a kind is `validate(view) -> list[FieldError]`: collect everything
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sized
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sized
+from difflib import get_close_matches
 from functools import lru_cache
 
 from muster.api.errors import FieldError
@@ -64,6 +65,12 @@ def too_long(path: str, limit: int) -> FieldError:
 
 def too_many(path: str, found: int, limit: int) -> FieldError:
     return FieldError(path, "FieldValueTooMany", f"Too many: {found}: must have at most {limit} items")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known: "; did you mean …?", or nothing where none is close."""
+    close = get_close_matches(name, list(known), 1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def immutable(path: str, old: object, new: object) -> Iterator[FieldError]:

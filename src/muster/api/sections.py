@@ -6,6 +6,7 @@ Which fields an object may have is not listed anywhere: those that were asked fo
 import base64
 import binascii
 import re
+import sys
 from collections.abc import Sequence
 
 from muster.api import fields
@@ -15,6 +16,7 @@ from muster.api.raw import JSON, Document, type_name
 _DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _INT32 = 2**31 - 1
+_MOST_FLOAT = sys.float_info.max
 _KINDS = {
     str: "a string",
     int: "a whole number",
@@ -73,9 +75,15 @@ class Section:
             return default
         return int(value)
 
-    def fraction(self, name: str) -> float:
+    def fraction(self, name: str, default: float = 0.0) -> float:
+        """Any finite number."""
         value = self._get(name, float)
-        return float(value or 0.0)
+        if value is None:
+            return default
+        if not -_MOST_FLOAT <= value <= _MOST_FLOAT:  # so for NaN, and for whole numbers that no float can be
+            self.errors.append(fields.invalid(self.at(name), value, "must be a finite number"))
+            return default
+        return float(value)
 
     def duration(self, name: str, default: float) -> float:
         """Seconds, from text such as `1m30s`. None at all counts as left out."""
@@ -126,9 +134,10 @@ class Section:
     def finish(self) -> None:
         """All fields have been asked for: others are mistakes."""
         known = ", ".join(sorted(self._known))
-        for name in self._document:
+        for name in map(str, self._document):
             if name not in self._known:
-                self.errors.append(fields.forbidden(self.at(str(name)), f"unknown field; known here are {known}"))
+                hint = fields.nearest(name, self._known)
+                self.errors.append(fields.forbidden(self.at(name), f"unknown field{hint}; known here are {known}"))
 
     def _get(self, name: str, kind: type) -> JSON:
         self._known.add(name)
