@@ -16,6 +16,9 @@ from muster.engines.sizing import DEFAULT_POOL, Shape
 ENGINE_LABEL: Final = "muster.dev/engine"
 ENGINE: Final = "pods"
 """On what this engine has made: only that is its to clean up."""
+GRACE_SECONDS: Final = 3
+"""Between asking a program to end and killing it, where its template says nothing. Who can save its work is asked long
+before that, by a preemption; the others are waited for by whoever killed them."""
 
 
 def allocation(request: Request, shape: Shape, secrets: Mapping[str, str]) -> Document:
@@ -57,6 +60,7 @@ def allocation(request: Request, shape: Shape, secrets: Mapping[str, str]) -> Do
 def _template(request: Request, shape: Shape, secrets: Mapping[str, str]) -> Document:
     template: Document = raw.copy(request.template)
     spec = made_child(template, "spec")
+    spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
     slots = raw.encode(list(range(shape.slots_per_pod))).decode()
     added: list[Document] = [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": request.allocation, "key": name}}}

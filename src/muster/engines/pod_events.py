@@ -47,6 +47,12 @@ class Told:
     is_preemption_asked: bool = False
     resources: dict[ResourceId, Resource] = field(default_factory=dict)
 
+    @property
+    def is_running(self) -> bool:
+        """All of it, or it has."""
+        least = STATE_ORDER[ResourceState.RUNNING]
+        return self.is_granted and all(STATE_ORDER[found.state] >= least for found in self.resources.values())
+
 
 def news(found: muster.Allocation, told: Told, *, is_recovered: bool = False) -> list[Event]:
     """`told` is changed: it says now that all of this was told."""

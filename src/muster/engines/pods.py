@@ -10,13 +10,15 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from muster.api import core, errors, kueue, muster, timestamps
 from muster.api.meta import Instant
+from muster.api.muster.names import ALLOCATION_LABEL
 from muster.api.objects import Key, Object
 from muster.api.selectors import LabelSelector, Operator, Requirement
-from muster.engines import pod_documents, pod_events, sizing
+from muster.engines import pod_documents, pod_events, pod_reasons, sizing
 from muster.engines.pod_events import Told
 from muster.engines.protocol import (
     AllocationId,
     Caveat,
+    Delayed,
     Event,
     Failed,
     Failure,
@@ -44,10 +46,10 @@ from muster.store.protocol import (
 )
 from muster.store.protocol import Event as StoreEvent
 
-KILL_GRACE_SECONDS = 15
 _YOUNG_SECONDS = 60.0
 """What is younger may belong to a request that is just being made."""
 _OPTIONS = Options(manager="muster-engine")
+_OF_ALLOCATIONS = LabelSelector((Requirement(ALLOCATION_LABEL, Operator.EXISTS, frozenset()),))
 _OURS = LabelSelector(
     (Requirement(pod_documents.ENGINE_LABEL, Operator.IN, frozenset({pod_documents.ENGINE})),)
 )  # fmt: skip
@@ -59,6 +61,8 @@ class _Followed:
     def __init__(self, key: Key) -> None:
         self.key = key
         self.told = Told()
+        self.delay = ""
+        """Why it does not run yet, as it was told."""
         self.is_releasing = False
         self.is_gone = False
 
@@ -74,9 +78,15 @@ class PodsEngine:
         self._queues = Informer(store, Selection(kueue.CLUSTER_QUEUE), clock=clock)
         self._flavors = Informer(store, Selection(kueue.RESOURCE_FLAVOR), clock=clock)
         self._nodes = Informer(store, Selection(core.NODE), clock=clock)
-        self._informers = (self._allocations, self._queues, self._flavors, self._nodes)
+        self._workloads = Informer(store, Selection(kueue.WORKLOAD), clock=clock)
+        self._pods = Informer(store, Selection(core.POD, labels=_OF_ALLOCATIONS), clock=clock)
+        self._informers = (
+            self._allocations, self._queues, self._flavors, self._nodes, self._workloads, self._pods
+        )  # fmt: skip
         self._allocations.index_by("id", lambda found: [found.key.name])
         self._allocations.on_event(self._changed)
+        for informer in (self._workloads, self._pods):
+            informer.on_event(self._held_up)
         self._followed: dict[AllocationId, _Followed] = {}
         self._inboxes: weakref.WeakSet[asyncio.Queue[Event]] = weakref.WeakSet()
         """Weak: what nobody reads any more must not fill without end."""
@@ -121,7 +131,7 @@ class PodsEngine:
             return
         namespace = found.key.namespace
         writes: list[Write] = [
-            Delete(core.POD, Key(namespace, name), grace_seconds=KILL_GRACE_SECONDS, options=_OPTIONS)
+            Delete(core.POD, Key(namespace, name), options=_OPTIONS)  # with the time that its template gives it
             for name in sorted(resources)
         ]
         _check(await self._store.write(writes))
@@ -243,6 +253,19 @@ class PodsEngine:
         for event in pod_events.news(found.read(muster.Allocation), followed.told, is_recovered=is_recovered):
             self._publish(event)
 
+    def _held_up(self, event: StoreEvent) -> None:
+        """One that runs is not looked at: its pods change often."""
+        found = event.object
+        assert found is not None
+        for owner in found.meta.owner_references:
+            followed = self._followed.get(AllocationId(owner.name))
+            if owner.kind != muster.ALLOCATION.name or followed is None or followed.told.is_running:
+                continue
+            reason = _reason(found)
+            if reason and reason != followed.delay:
+                followed.delay = reason
+                self._publish(Delayed(AllocationId(owner.name), reason))
+
     def _vanished(self, id: AllocationId, followed: _Followed) -> None:
         followed.is_gone = True
         for event in pod_events.vanished(id, followed.told):
@@ -270,6 +293,12 @@ class PodsEngine:
         delete = Delete(muster.ALLOCATION, key, "Foreground", uid=found.uid, options=_OPTIONS)
         _check(await self._store.write([delete]))
         return False
+
+
+def _reason(found: Object) -> str:
+    if found.kind is core.POD:
+        return pod_reasons.of_pod(found.read(core.Pod))
+    return pod_reasons.of_workload(found.read(kueue.Workload))
 
 
 def _check(results: Sequence[Result]) -> None:

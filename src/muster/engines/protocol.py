@@ -133,6 +133,12 @@ class ResourceChanged(_Event, frozen=True):
     resource: Resource
 
 
+class Delayed(_Event, frozen=True):
+    """Why it does not run yet, for people to read; told where that has changed. It may never come."""
+
+    reason: str
+
+
 class PreemptionAsked(_Event, frozen=True):
     """Others need the room. Whoever does not leave within its time is ended."""
 
@@ -150,7 +156,7 @@ class Released(_Event, frozen=True):
     """Nothing of it is left. The last event of an allocation; one comes for each release."""
 
 
-Event: TypeAlias = Granted | ResourceChanged | PreemptionAsked | Failed | Released
+Event: TypeAlias = Granted | ResourceChanged | Delayed | PreemptionAsked | Failed | Released
 
 
 # Pools

@@ -47,8 +47,10 @@ from muster.tasks.allocation_states import (
     Ticked,
     WasReleased,
     WasReported,
+    is_beyond,
 )
 from muster.tasks.contract import Allocations, Exited, Launch, OnChange, OnExit
+from muster.tasks.delays import Delays
 from muster.tasks.insisting import insist
 from muster.tasks.launching import TOKEN, prepared
 from muster.tasks.live import Entry, Live, Sessions, TaskLog
@@ -92,6 +94,7 @@ class AllocationService:
         self._starting: set[AllocationId] = set()
         self._restored = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
+        self._delays = Delays(clock, self._tell_delay)
         self._timers: Reconciler[AllocationId] = Reconciler("allocations: timers", self._tick, clock=clock)
 
     # What is asked
@@ -171,6 +174,7 @@ class AllocationService:
                     ("requests", self.requests.run),
                     ("timers", self._timers.run),
                     ("heart", self._beat),
+                    ("delays", self._delays.run),
                 ):
                     self._tasks.create_task(act(), name=f"allocations: {name}")
                 await self._restore()
@@ -308,6 +312,8 @@ class AllocationService:
                 self._post(live, Granted(now, event.resources, event.is_recovered))
             case engines.ResourceChanged():
                 self._post(live, Changed(now, event.resource))
+            case engines.Delayed():
+                self._delays.heard(live.id, event.reason)
             case engines.PreemptionAsked():
                 self._post(live, Signalled(now, Signal.PREEMPT, event.reason))
             case engines.Failed():
@@ -401,6 +407,7 @@ class AllocationService:
 
     def _close(self, live: Live) -> None:
         live.asked.set()
+        self._delays.forget(live.id)
         over = errors.Conflict(f"allocation {live.id} has ended")
         live.rendezvous.end(over)
         live.gather.end(over)
@@ -414,6 +421,11 @@ class AllocationService:
             await self._log.tell(live.task, text, level, Origin(live.id, source="master"))
         except Exception as error:
             _log.warning("the log of task %s could not be written: %s", live.task, error)
+
+    async def _tell_delay(self, id: AllocationId, text: str) -> None:
+        live = self._live.get(id)
+        if live is not None and not is_beyond(live.state.phase, Phase.STARTING):
+            await self.tell(live, text, Level.INFO)
 
     async def _report(self, live: Live, effect: Report) -> None:
         """Nobody knows it any more by now: its owner may start the next one under whichever name."""

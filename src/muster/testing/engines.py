@@ -1,6 +1,7 @@
 """What every engine promises, as tests; and an engine that runs nothing, for tests of those who use one."""
 
 import asyncio
+import itertools
 import weakref
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -15,6 +16,7 @@ from muster.api.raw import Document
 from muster.engines.protocol import (
     AllocationId,
     Caveat,
+    Delayed,
     Event,
     Exit,
     Failed,
@@ -141,6 +143,9 @@ class PretendEngine:
     def ask_back(self, allocation: AllocationId) -> None:
         self._publish(PreemptionAsked(allocation, "its resources are needed elsewhere"))
 
+    def delay(self, allocation: AllocationId, reason: str) -> None:
+        self._publish(Delayed(allocation, reason))
+
     def fail(self, allocation: AllocationId, failure: Failure, message: str) -> None:
         self._publish(Failed(allocation, failure, message))
 
@@ -203,12 +208,15 @@ class _Ears:
             self.heard.append(event)
 
     def told(self, name: str) -> list[str]:
-        """Events of one allocation as words; changes by their state."""
+        """Events of one allocation as words; changes by their state. Without delays, which need not be told."""
         return [
             event.resource.state if isinstance(event, ResourceChanged) else type(event).__name__
             for event in self.heard
-            if event.allocation == name
+            if event.allocation == name and not isinstance(event, Delayed)
         ]
+
+    def delays(self, name: str) -> list[str]:
+        return [event.reason for event in self.heard if isinstance(event, Delayed) and event.allocation == name]
 
 
 @asynccontextmanager
@@ -273,9 +281,13 @@ class EngineSuite:
             await world.engine.allocate(a_request("b.1", slots=1), {})
             await clock.sleep(_SOON)
             assert ears.told("b.1") == []
+            delays = ears.delays("b.1")
+            assert all(delays)
+            assert all(before != after for before, after in itertools.pairwise(delays)), "only what has changed"
             await world.finish(ResourceId("a.1-0"), 0)
             await clock.sleep(_SOON)
             assert ears.told("b.1") == _LIFE
+            assert ears.delays("b.1") == delays, "what runs is not delayed"
 
         self._run(check)
 

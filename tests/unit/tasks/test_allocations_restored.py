@@ -134,6 +134,30 @@ async def test_one_that_cannot_be_asked_is_not_preempted_by_quota(clock: Virtual
 
 
 @on_virtual_time
+async def test_whoever_waits_is_told_what_for_in_its_log(clock: VirtualClock) -> None:
+    world = World(clock)
+    await world.task("first", "quota", "nodes")
+    async with a_world(clock, a_node("n1").cpu(2), with_allocations=False) as cluster, a_server(world, cluster) as life:
+        await cluster.make(*a_cluster_queue("small", 1))
+        await clock.sleep(1)
+        await launch(life, "first.1", slots=1, pool="small")
+        await clock.sleep(5)
+        await launch(life, "quota.1", slots=1, pool="small")
+        await launch(life, "nodes.1", slots=2)
+        await clock.sleep(300)
+        told = {task: [text for name, _, text in world.lines.told if name == task] for task in ("quota", "nodes")}
+        assert told["quota"] == [
+            "waits: first in ClusterQueue small; 1 cpu of flavor plain missing at /small (held by small: 1)"
+        ]
+        assert told["nodes"] == ["waits: 0/1 nodes are available: 1 Insufficient cpu."]
+        await life.service.signal(AllocationId("nodes.1"), Signal.KILL, "enough")
+        await cluster.finish("first.1-0")
+        await clock.sleep(300)
+        assert life.state(AllocationId("quota.1")).phase is Phase.RUNNING
+        assert len([text for _, _, text in world.lines.told if text.startswith("waits")]) == 2
+
+
+@on_virtual_time
 async def test_a_kill_ends_its_pods_and_everything_of_it(clock: VirtualClock) -> None:
     world = World(clock)
     await world.task("t")
