@@ -24,12 +24,11 @@ from muster.store.protocol import Store
 from muster.tasks import config_sections, task_pods, workspace_room
 from muster.tasks.config_fields import Fields
 from muster.tasks.contract import DTRAIN_PORTS, Launch, ProxyPort
+from muster.tasks.glue.storages import SHARED_PATH
 from muster.tasks.submitting import PoolList, TaskSettings
 from muster.tasks.task_config import Resources, TaskConfig, TaskType
 from muster.tasks.task_pods import Cluster, TaskFacts
 
-SHARED_PATH: Final = "/determined_shared_fs"
-"""Where trials see a shared file system: Determined's library looks for it there."""
 LONGEST_VARIABLE: Final = 120 * 1024
 """Systems refuse to start a program with a longer one."""
 _USUAL: Final = ("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1",)

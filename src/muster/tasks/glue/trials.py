@@ -11,6 +11,7 @@ import sys
 
 from .calls import Master
 from .setting_up import Problem, has, write_private
+from .storages import SHARED_PATH, inside_shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ _A_WEEK = 7 * 86_400.0
 """Others may wait in a queue, or fetch much before they start."""
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 """An entrypoint as it was written before there were scripts: `module:Trial`."""
-_SHARED = "/determined_shared_fs"
 
 
 def write_trial(environ: MutableMapping[str, str]) -> None:
@@ -108,7 +108,7 @@ def _without_mounts(config: dict[str, object], environ: MutableMapping[str, str]
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, [hook, environ.get("PYTHONPATH", "")]))
     storage = config.get("checkpoint_storage")
     if isinstance(storage, dict) and storage.get("type") == "shared_fs":
-        path = os.path.join(str(storage["host_path"]), _inside(storage))
+        path = os.path.join(str(storage["host_path"]), inside_shared(storage))
         for name in ("host_path", "storage_path", "propagation"):
             storage.pop(name, None)
         storage.update(type="directory", container_path=path)
@@ -116,7 +116,7 @@ def _without_mounts(config: dict[str, object], environ: MutableMapping[str, str]
 
 def _check_storage(storage: dict[str, object]) -> None:
     if storage.get("type") == "shared_fs":
-        path = os.path.join(_SHARED, _inside(storage))
+        path = os.path.join(SHARED_PATH, inside_shared(storage))
     elif storage.get("type") == "directory":
         path = str(storage["container_path"])
     else:
@@ -127,12 +127,6 @@ def _check_storage(storage: dict[str, object]) -> None:
         raise Problem(f"checkpoint_storage: {path} can be neither found nor made: {error.strerror}") from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise Problem(f"checkpoint_storage: {path} may not be written to by uid {os.getuid()}")
-
-
-def _inside(storage: dict[str, object]) -> str:
-    """Where in the shared directory; it may have been told as seen from the host."""
-    path = str(storage.get("storage_path") or "")
-    return os.path.relpath(path, str(storage["host_path"])) if os.path.isabs(path) else path
 
 
 def _gpu_uuids(visible: str) -> list[str]:
