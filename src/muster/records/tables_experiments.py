@@ -174,12 +174,13 @@ METRICS: Final = Table(
     Column("metrics", Text, nullable=False),  # JSON as it is told: {"avg_metrics": …, "batch_metrics": …}
     _flag("is_archived"),  # of a run whose steps were made again
     Index("ix_metrics_trial_id_group_steps", "trial_id", "group", "steps"),
+    Index("ix_metrics_trial_id_group_id", "trial_id", "group", "id"),
     sqlite_autoincrement=True,  # readers follow by number
 )  # fmt: skip
 
 METRIC_BLOCKS: Final = Table(
     # Columns of what `metrics` has in rows, so that a million points can be drawn at once. Made of rows that are there:
-    # what has no block yet is read from them.
+    # what has no block yet is read from them. The blocks of a group end together, where the one without a name does.
     "metric_blocks", METADATA,
     Column("trial_id", ForeignKey(TRIALS.c.id, ondelete="CASCADE"), primary_key=True),
     Column("group", String(_NAME), primary_key=True),

@@ -141,22 +141,27 @@ class Router:
         if rule.is_public:
             return
         if caller.allocation:
-            self._check_own(route, caller, message)
+            await self._check_own(route, call, message)
             return
         if rule.permission is not None:
             workspace = await rule.scope(call, message) if rule.scope is not None else None
             await self._authorize.check(caller, rule.permission, workspace)
 
     @staticmethod
-    def _check_own(route: Route, caller: Caller, message: Message) -> None:
+    async def _check_own(route: Route, call: Call, message: Message) -> None:
         """A task may do what concerns itself; for anything else it has its user's own session."""
-        if not route.rule.own:
+        own, caller = route.rule.own, call.caller
+        if not own:
             if route.rule.permission is None:
                 return
             raise errors.Forbidden(
                 f"tasks may not call {route.method} {route.path}; use the session of the task's user"
             )
-        named = str(getattr(message, route.rule.own))
+        if not isinstance(own, str):
+            if not await own(call, message):
+                raise errors.Forbidden(f"this is not about task {caller.task}, to which this token belongs")
+            return
+        named = str(getattr(message, own))
         if named not in (caller.allocation, caller.task):
             raise errors.Forbidden(f"{named} is not the task that this token belongs to")
 

@@ -40,6 +40,8 @@ Follow: TypeAlias = Callable[[Call, Req], AsyncIterator[Message | bytes]]
 """Bytes: whole lines, encoded as `wire.encode_result` does it, where many readers share them."""
 Scope: TypeAlias = Callable[[Call, Req], Awaitable[WorkspaceId | None]]
 """Which workspace a call is about; None: the whole cluster."""
+Own: TypeAlias = Callable[[Call, Req], Awaitable[bool]]
+"""Whether a call is about the very task that makes it."""
 Rep = TypeVar("Rep", bound=Message)
 Dress: TypeAlias = Callable[[Call, Rep], Sequence[tuple[str, str]]]
 """Headers that go with a reply."""
@@ -48,11 +50,12 @@ Dress: TypeAlias = Callable[[Call, Rep], Sequence[tuple[str, str]]]
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[Req]):
     """`permission`: None where it is enough to be known. `scope`: None where it is needed in the whole cluster.
-    `own`: the field that holds an allocation's or a task's id, where tasks may call it for themselves."""
+    `own`: where tasks may call it for themselves, the field that holds an allocation's or a task's id, or what finds
+    out whether a call is about the task."""
 
     permission: Permission | None
     scope: Scope[Req] | None = None
-    own: str = ""
+    own: str | Own[Req] = ""
     is_public: bool = False
 
 

@@ -218,6 +218,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_metrics")),
         sqlite_autoincrement=True,
     )
+    op.create_index("ix_metrics_trial_id_group_id", "metrics", ["trial_id", "group", "id"], unique=False)
     op.create_index("ix_metrics_trial_id_group_steps", "metrics", ["trial_id", "group", "steps"], unique=False)
     op.create_table(
         "trial_tasks",
