@@ -62,5 +62,5 @@ async def task_services(
     engine = PodsEngine(store, clock, auxiliary)
     async with TaskLogs(database, clock) as logs:
         service = AllocationService(database, clock, engine, accounts, logs)
-        harness, retention = Harness(service, database, clock), Retention(database, clock, retention_days)
+        harness, retention = Harness(service, database, clock), Retention(database, clock, retention_days, logs.forget)
         yield TaskServices(engine, logs, service, harness, retention, database, clock)

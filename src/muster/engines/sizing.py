@@ -8,6 +8,7 @@ from muster.api import core, errors, fields, kueue, quantity
 from muster.api.core.requests import CPU, MEMORY
 from muster.api.errors import FieldError
 from muster.api.raw import Document
+from muster.api.volcano.queue_naming import MANAGED_LABEL
 from muster.engines.protocol import Caveat, Pool, Request
 
 GPU: Final = "nvidia.com/gpu"
@@ -30,8 +31,12 @@ class Ground:
     flavors: Mapping[str, kueue.ResourceFlavor]
     nodes: Sequence[core.Node]
 
+    def pool_queues(self) -> list[kueue.ClusterQueue]:
+        """Those that are pools, by name."""
+        return sorted(filter(is_pool, self.queues), key=lambda queue: queue.metadata.name)
+
     def queue(self, name: str) -> kueue.ClusterQueue | None:
-        return next((queue for queue in self.queues if queue.metadata.name == name), None)
+        return next((queue for queue in self.pool_queues() if queue.metadata.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +54,14 @@ class Shape:
         return found | ({"limits": dict(self.limits)} if self.limits else {})
 
 
+def is_pool(queue: kueue.ClusterQueue) -> bool:
+    """Every ClusterQueue is, but for those that stand for Volcano's queues: jobs come to them as Volcano says, and who
+    submits a task has no business there."""
+    return MANAGED_LABEL not in (queue.metadata.labels or {})
+
+
 def pools(ground: Ground) -> list[Pool]:
-    return [pool(queue, ground) for queue in sorted(ground.queues, key=lambda queue: queue.metadata.name)]
+    return [pool(queue, ground) for queue in ground.pool_queues()]
 
 
 def pool(queue: kueue.ClusterQueue, ground: Ground) -> Pool:
@@ -94,7 +105,7 @@ def shape(request: Request, ground: Ground, auxiliary: Auxiliary) -> Shape:
     name = request.pool or DEFAULT_POOL
     queue = ground.queue(name)
     if queue is None:
-        known = ", ".join(sorted(found.metadata.name for found in ground.queues)) or "none"
+        known = ", ".join(found.metadata.name for found in ground.pool_queues()) or "none"
         raise errors.NotFound(f'resources.resource_pool: there is no pool "{name}"; there are: {known}')
     found = pool(queue, ground)
     problems = list(_problems(request, found))

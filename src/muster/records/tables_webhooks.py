@@ -73,3 +73,10 @@ WEBHOOK_LOG_MATCHES: Final = Table(
     Column("trigger_id", ForeignKey(WEBHOOK_TRIGGERS.c.id, ondelete="CASCADE"), primary_key=True),
 )  # fmt: skip
 """A pattern that was found in a task's log is told once for that task."""
+
+WEBHOOK_LOG_SCANS: Final = Table(
+    "webhook_log_scans", METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("chunk", BigInteger, nullable=False),
+)  # fmt: skip
+"""One row: the last chunk of all logs that was looked through for patterns. None while nobody wants that."""

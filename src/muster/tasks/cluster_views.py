@@ -133,7 +133,7 @@ class ClusterViews:
 
 
 class _QueueOf:
-    """The ClusterQueue that a workload stands in; empty where that leads nowhere."""
+    """The pool that a workload stands in; empty where that leads to none."""
 
     def __init__(self, local_queues: Mapping[str, str], pools: frozenset[str]) -> None:
         self._local_queues = local_queues
@@ -141,9 +141,8 @@ class _QueueOf:
 
     def __call__(self, workload: kueue.Workload) -> str:
         admission = workload.status.admission
-        if admission is not None:
-            return admission.cluster_queue
-        found = self._local_queues.get(f"{workload.metadata.namespace}/{workload.spec.queue_name or ''}", "")
+        name = f"{workload.metadata.namespace}/{workload.spec.queue_name or ''}"
+        found = self._local_queues.get(name, "") if admission is None else admission.cluster_queue
         return found if found in self._pools else ""
 
 

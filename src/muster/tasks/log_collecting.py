@@ -28,6 +28,8 @@ COLLECTED: Final = "muster.dev/collect-logs"
 _AGAIN_SECONDS: Final = 1.0
 _WORKERS: Final = 8
 _MOST_LINES: Final = 5000
+_MOST_BYTES: Final = 16 * 1024 * 1024
+"""At once."""
 _OVER: Final = frozenset({"Succeeded", "Failed"})
 _OF_TASKS: Final = LabelSelector((Requirement(TASK_LABEL, Operator.EXISTS, frozenset()),))
 
@@ -45,6 +47,8 @@ class LogCollector:
         self._database = database
         self._logs = logs
         self._pod_logs = pod_logs
+        self._reached: dict[Key, dict[str, int]] = {}
+        """Of pods that are looked at again and again, by container: the time of the last line that was kept."""
         self._pods = Informer(store, Selection(core.POD, labels=_OF_TASKS), clock=clock)
         self._reconciler: Reconciler[Key] = Reconciler("logs of pods", self._collect, clock=clock, workers=_WORKERS)
         self._pods.on_event(self._heard)
@@ -55,35 +59,54 @@ class LogCollector:
 
     def _heard(self, event: Event) -> None:
         pod = event.object
-        if pod is not None and event.change is not Change.DELETED and (_is_over(pod) or _is_marked(pod)):
+        if pod is None:
+            return
+        if event.change is Change.DELETED:
+            self._reached.pop(pod.key, None)
+        elif _is_over(pod) or _is_marked(pod):
             self._reconciler.queue.add(pod.key)
 
     async def _collect(self, key: Key) -> float | None:
         pod = self._pods.get(key)
         if pod is None:
             return None
-        is_over, is_marked = _is_over(pod), _is_marked(pod)
+        is_over, is_marked, has_more = _is_over(pod), _is_marked(pod), False
         task = pod.meta.labels.get(TASK_LABEL, "") if pod.meta.labels else ""
-        last = await self._database.read(lambda connection: log_records.newest_of(connection, task, key.name))
-        if last is None or is_marked:
-            await self._fetch(pod, task, last)
-        return _AGAIN_SECONDS if is_marked and not is_over else None
+        if is_marked or await self._newest(task, key.name) is None:
+            spec = pod.read(core.Pod).spec
+            containers = [container.name for container in (*spec.init_containers, *spec.containers)]
+            for container in containers:
+                # Each has a log of its own, in which one writes while another is silent.
+                source = key.name if len(containers) == 1 else f"{key.name}/{container}"
+                has_more |= await self._fetch(pod, task, container, source)
+        return _AGAIN_SECONDS if has_more or (is_marked and not is_over) else None
 
-    async def _fetch(self, pod: Object, task: str, last: int | None) -> None:
-        labels = pod.meta.labels or {}
-        spec = pod.read(core.Pod).spec
-        origin = Origin(labels.get(ALLOCATION_LABEL, ""), pod.key.name, spec.node_name or "", "agent")
-        rank = labels.get(RANK_LABEL, "")
+    async def _newest(self, task: str, source: str) -> int | None:
+        return await self._database.read(lambda connection: log_records.newest_of(connection, task, source))
+
+    async def _fetch(self, pod: Object, task: str, container: str, source: str) -> bool:
+        """Whether there is more. `source`: what its lines are known by."""
+        reached = self._reached.setdefault(pod.key, {})
+        last = reached[container] if container in reached else await self._newest(task, source)
         since = None if last is None else Instant(last / 1_000_000)
-        options = LogOptions(timestamps=True, since=since, tail=_MOST_LINES if last is None else None)
-        for container in [*spec.init_containers, *spec.containers]:
-            try:
-                text = b"".join([chunk async for chunk in self._pod_logs.open(pod, container.name, options)])
-            except (errors.BadRequest, errors.NotFound):
-                continue  # it has not been started, or its node is gone
-            lines = [line for line in _lines(text, int(rank) if rank.isdigit() else None) if line.at > (last or 0)]
-            if lines:
-                await self._logs.append(task, [Piece(origin, lines)])
+        most = _MOST_LINES if last is None else None
+        options = LogOptions(timestamps=True, since=since, tail=most, limit_bytes=_MOST_BYTES)
+        try:
+            text = b"".join([chunk async for chunk in self._pod_logs.open(pod, container, options)])
+        except (errors.BadRequest, errors.NotFound):
+            return False  # it has not been started, or its node is gone
+        has_more = len(text) >= _MOST_BYTES
+        if has_more:
+            text = text[: text.rfind(b"\n") + 1]  # the last line may have been cut; it comes with the rest
+        labels = pod.meta.labels or {}
+        rank = labels.get(RANK_LABEL, "")
+        lines = [line for line in _lines(text, int(rank) if rank.isdigit() else None) if line.at > (last or 0)]
+        if lines:
+            node = pod.read(core.Pod).spec.node_name or ""
+            origin = Origin(labels.get(ALLOCATION_LABEL, ""), source, node, "agent")
+            await self._logs.append(task, [Piece(origin, lines)])
+            reached[container] = max(line.at for line in lines)
+        return has_more and bool(lines)
 
 
 def _lines(text: bytes, rank: int | None) -> Iterator[Line]:

@@ -56,7 +56,7 @@ class Filter:
     def _text(self) -> Matches:
         if self.is_regex:
             search = patterns.search(self.text, "searchText")
-            return lambda line: search(line.text)
+            return lambda line: search(line.bare)
         wanted = self.text.casefold()
         return lambda line: wanted in line.text.casefold()
 

@@ -69,12 +69,18 @@ class Pages:
             del self._reading[key]
             reading.cancel()
 
+    def forget(self, task: str) -> None:
+        for key in [key for key in self._kept if key[0] == task]:
+            self._drop(self._kept.pop(key))
+
+    def _drop(self, page: Page) -> None:
+        self._size -= page.bytes + _OVERHEAD_BYTES
+
     def _keep(self, key: _Key, page: Page) -> None:
         self._kept[key] = page
         self._size += page.bytes + _OVERHEAD_BYTES
         while self._size > self._kept_bytes:
-            _, old = self._kept.popitem(last=False)
-            self._size -= old.bytes + _OVERHEAD_BYTES
+            self._drop(self._kept.popitem(last=False)[1])
 
 
 class Tail:

@@ -46,6 +46,11 @@ class Line(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rank: int | None = None
     stdtype: str = ""
 
+    @property
+    def bare(self) -> str:
+        """Without its end: what a pattern's `$` means by the end of a line."""
+        return self.text.removesuffix("\n")
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:

@@ -12,7 +12,7 @@ from muster.records.tables_logs import TASK_LOG_CHUNKS as CHUNKS
 from muster.records.tables_logs import TASK_LOGS as LOGS
 from muster.records.tables_tasks import TASKS
 from muster.tasks.log_filters import Filter
-from muster.tasks.log_lines import Chunk, Origin, Stored, unpacked
+from muster.tasks.log_lines import Chunk, Line, Origin, Stored, unpacked
 
 Encode: TypeAlias = Callable[[Stored], bytes]
 """How a line is told to whoever reads."""
@@ -57,6 +57,19 @@ class Progress:
 
     newest: int
     is_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A chunk as it is kept, of whichever task."""
+
+    id: int
+    task: str
+    agent: str
+    body: bytes
+
+    def lines(self) -> list[Line]:
+        return unpacked(self.body)
 
 
 # Writing
@@ -223,6 +236,17 @@ def _conditions(chosen: Filter) -> Iterable[ColumnElement[bool]]:
 
 def _newest(connection: Connection, task: str) -> int:
     return connection.scalar(select(func.max(CHUNKS.c.id)).where(CHUNKS.c.task_id == task)) or 0
+
+
+def newest(connection: Connection) -> int:
+    """The last chunk of all."""
+    return connection.scalar(select(func.max(CHUNKS.c.id))) or 0
+
+
+def written_after(connection: Connection, chunk: int, most: int) -> list[Written]:
+    """The chunks of all tasks that came after that one, in their order. None comes in between later on."""
+    query = select(CHUNKS.c.id, CHUNKS.c.task_id, CHUNKS.c.agent_id, CHUNKS.c.body).where(CHUNKS.c.id > chunk)
+    return [Written(*row) for row in connection.execute(query.order_by(CHUNKS.c.id).limit(most))]
 
 
 def fields(connection: Connection, task: str) -> Fields:

@@ -1,6 +1,6 @@
 """How long task logs are kept: so many days after the task's end, for all tasks or as one of them was told."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, delete, func, insert, or_, select, update
@@ -22,19 +22,26 @@ _CHUNKS_AT_ONCE: Final = 200
 
 
 class Retention:
-    """`days`: for tasks that were not told otherwise; -1 for ever."""
+    """`days`: for tasks that were not told otherwise; -1 for ever. `on_removed` hears whose log is gone."""
 
-    def __init__(self, database: Database, clock: Clock, days: int = FOREVER) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        days: int = FOREVER,
+        on_removed: Callable[[str], None] | None = None,
+    ) -> None:
         self._database = database
         self._clock = clock
         self._days = checked("days", days)
+        self._on_removed = on_removed
 
     async def keep(self, tasks: Sequence[str], days: int | None) -> None:
         """None: as for all. Raises BadRequest."""
         if days is not None:
             checked("numDays", days)
         now = round(self._clock.now() * 1_000_000)
-        await self._database.write(lambda connection: _keep(connection, tasks, days, now))
+        await self._database.write(lambda connection: keep(connection, tasks, days, now))
 
     async def run(self) -> None:
         """For ever."""
@@ -45,7 +52,9 @@ class Retention:
     async def clean(self) -> int:
         """How many lines are gone."""
         now, removed = self._clock.now(), 0
-        while expired := await self._database.read(lambda connection: _expired(connection, self._days, now)):
+        while expired := await self._database.read(
+            lambda connection: _expired(connection, self._days, now), is_long=True
+        ):
             for task in expired:
                 removed += await self._remove(task)
         return removed
@@ -54,6 +63,8 @@ class Retention:
         removed = 0
         while lines := await self._database.write(lambda connection: _remove_some(connection, task)):
             removed += lines
+        if self._on_removed is not None:
+            self._on_removed(task)
         return removed
 
 
@@ -63,7 +74,8 @@ def checked(field: str, days: int) -> int:
     return days
 
 
-def _keep(connection: Connection, tasks: Sequence[str], days: int | None, now: int) -> None:
+def keep(connection: Connection, tasks: Sequence[str], days: int | None, now: int) -> None:
+    """`now`: in microseconds."""
     for task in tasks:
         changed = connection.execute(update(LOGS).where(LOGS.c.task_id == task).values(retention_days=days))
         if not changed.rowcount:

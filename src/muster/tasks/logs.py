@@ -114,6 +114,10 @@ class TaskLogs:
         if self._tails.is_followed(task):
             await self._tails.look(task)
 
+    def forget(self, task: str) -> None:
+        """Its log was removed: what was read of it before must not be read again."""
+        self._pages.forget(task)
+
     def _tell_observers(self, task: str, pieces: Sequence[Piece], chunks: Sequence[Chunk], new: frozenset[int]) -> None:
         place = 0
         for piece in pieces:

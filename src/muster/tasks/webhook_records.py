@@ -12,7 +12,14 @@ from muster.api import errors
 from muster.api.meta import Instant
 from muster.api.raw import JSON
 from muster.records.tables_tasks import TASKS
-from muster.records.tables_webhooks import WEBHOOK_DELIVERIES, WEBHOOK_LOG_MATCHES, WEBHOOK_TRIGGERS, WEBHOOKS
+from muster.records.tables_webhooks import (
+    WEBHOOK_DELIVERIES,
+    WEBHOOK_LOG_MATCHES,
+    WEBHOOK_LOG_SCANS,
+    WEBHOOK_TRIGGERS,
+    WEBHOOKS,
+)
+from muster.tasks import log_records
 from muster.tasks.webhook_rules import (
     Format,
     Mode,
@@ -105,6 +112,7 @@ def add(connection: Connection, wanted: NewWebhook, now: Instant) -> Webhook:
     for trigger in wanted.triggers:
         row = {"webhook_id": id, "type": trigger.type.value, "condition": trigger.condition}
         connection.execute(insert(WEBHOOK_TRIGGERS).values(row))
+    _begin_or_end_scans(connection)
     return get(connection, id)
 
 
@@ -115,6 +123,7 @@ def set_url(connection: Connection, id: WebhookId, url: str) -> None:
 def remove(connection: Connection, id: WebhookId) -> None:
     """With all that it has still to deliver."""
     connection.execute(delete(WEBHOOKS).where(WEBHOOKS.c.id == id))
+    _begin_or_end_scans(connection)
 
 
 def not_found(id: int) -> errors.NotFound:
@@ -179,6 +188,37 @@ def is_first_match(connection: Connection, task: str, trigger: TriggerId) -> boo
     return True
 
 
+# How far logs were looked through
+
+_SCAN: Final = 1
+
+
+def _begin_or_end_scans(connection: Connection) -> None:
+    """With the first pattern it begins at what is written from now on; with the last one it ends."""
+    patterns = select(func.count()).where(WEBHOOK_TRIGGERS.c.type == TriggerType.TASK_LOG.value)
+    is_wanted = bool(connection.scalar(patterns))
+    if not is_wanted:
+        connection.execute(delete(WEBHOOK_LOG_SCANS))
+    elif scanned_until(connection) is None:
+        connection.execute(insert(WEBHOOK_LOG_SCANS).values(id=_SCAN, chunk=log_records.newest(connection)))
+
+
+def scanned_until(connection: Connection) -> int | None:
+    """The last chunk that was looked through; None where there is no pattern to look for."""
+    found: int | None = connection.scalar(select(WEBHOOK_LOG_SCANS.c.chunk))
+    return found
+
+
+def scanned(connection: Connection, start: int, end: int) -> None:
+    """Raises Conflict where somebody else has looked on from there."""
+    table = WEBHOOK_LOG_SCANS
+    if not connection.execute(update(table).where(table.c.chunk == start).values(chunk=end)).rowcount:
+        raise errors.Conflict(f"the chunks of logs after {start} were looked through by another server")
+
+
+# What is to be sent
+
+
 def due(connection: Connection, now: Instant, most: int, besides: Besides) -> list[Delivery]:
     """What should be sent by now, the longest overdue first."""
     table = WEBHOOK_DELIVERIES
@@ -220,8 +260,9 @@ def revive(connection: Connection, webhook: WebhookId, now: Instant) -> int:
 
 
 def bury(connection: Connection, before: Instant) -> int:
-    """Forgets dead letters of events that old."""
-    table = WEBHOOK_DELIVERIES
+    """Forgets dead letters of events that old; and what was found in logs of tasks that are gone."""
+    table, matches = WEBHOOK_DELIVERIES, WEBHOOK_LOG_MATCHES
+    connection.execute(delete(matches).where(matches.c.task_id.not_in(select(TASKS.c.id))))
     return connection.execute(delete(table).where(table.c.is_dead.is_(True), table.c.created < before)).rowcount
 
 

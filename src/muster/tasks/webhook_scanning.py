@@ -1,32 +1,31 @@
-"""Looks for the patterns of webhooks in what tasks write.
+"""Looks for the patterns of webhooks in what tasks write: in each line once, whatever becomes of this process.
 
-Lines are handed over as they come, and must not be held up by it: they are looked through in a thread, and where more
-comes than can be looked through, the oldest are left out and that is said. A pattern is told once for each task.
+How far the logs were looked through is in the records, and moves on in the same transaction in which what was found is
+queued. Whoever appends is not held up by it: where more comes than can be looked through, this only falls behind.
+A pattern is told once for each task.
 """
 
 import asyncio
-import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from sqlalchemy import Connection
 
+from muster.api import errors
 from muster.records import Database
-from muster.tasks import patterns, webhook_records, webhook_rules
+from muster.tasks import log_records, patterns, webhook_records, webhook_rules
+from muster.tasks.log_records import Written
 from muster.tasks.logs import Appended
 from muster.tasks.webhook_payloads import LogMatched
 from muster.tasks.webhook_records import TaskFacts
-from muster.tasks.webhook_rules import Subject, Trigger, TriggerId, TriggerType, concerns
+from muster.tasks.webhook_rules import Subject, Trigger, TriggerId, TriggerType, Webhook, concerns
 from muster.tasks.webhooks import Webhooks
 
-_MOST_WAITING: Final = 200_000
-"""Lines."""
+_AT_ONCE: Final = 50
+"""Chunks."""
 _REMEMBERED: Final = 4096
-_INLINE: Final = 200
-"""So few searches are done at once instead of in a thread, which costs more than they do."""
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -35,7 +34,25 @@ class _Task:
 
     facts: TaskFacts
     about: Subject
-    told: set[TriggerId]
+    told: set[TriggerId] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    task: _Task
+    webhook: Webhook
+    trigger: Trigger
+    what: LogMatched
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """From which chunk to which was looked, and what was there. `has_more`: of chunks."""
+
+    start: int
+    end: int
+    found: Sequence[_Found]
+    has_more: bool
 
 
 class LogScanner:
@@ -44,85 +61,87 @@ class LogScanner:
     def __init__(self, database: Database, webhooks: Webhooks) -> None:
         self._database = database
         self._webhooks = webhooks
-        self._waiting: deque[Appended] = deque()
-        self._lines = 0
         self._arrived = asyncio.Event()
         self._tasks: OrderedDict[str, _Task] = OrderedDict()
 
-    def observe(self, appended: Appended) -> None:
-        if not self._is_wanted():
-            return
-        self._waiting.append(appended)
-        self._lines += len(appended.lines)
-        while self._lines > _MOST_WAITING and len(self._waiting) > 1:
-            dropped = self._waiting.popleft()
-            self._lines -= len(dropped.lines)
-            _log.warning("%d lines of task %s are not looked through for webhooks", len(dropped.lines), dropped.task)
+    def observe(self, _appended: Appended) -> None:
         self._arrived.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Begins with what came while nobody looked."""
+        self._arrived.set()
         while True:
             await self._arrived.wait()
-            while self._waiting:
-                appended = self._waiting.popleft()
-                self._lines -= len(appended.lines)
-                await self._scan(appended)
             self._arrived.clear()
+            while await self.advance():
+                pass
 
-    def _is_wanted(self) -> bool:
-        return any(
-            trigger.type is TriggerType.TASK_LOG for webhook in self._webhooks.known() for trigger in webhook.triggers
-        )
+    async def advance(self) -> bool:
+        """Looks through the next few chunks. Whether there may be more."""
+        step = await self._database.read(self._look, is_long=True)
+        if step is None or step.end == step.start:
+            return False
+        try:
+            await self._webhooks.queue(lambda connection: self._new(connection, step))
+        except errors.Conflict:
+            return True  # another server on the same records was quicker
+        for each in step.found:
+            each.task.told.add(each.trigger.id)
+        return step.has_more
 
-    async def _scan(self, appended: Appended) -> None:
-        task = await self._task(appended.task)
+    def _look(self, connection: Connection) -> _Step | None:
+        """In a thread. None where nobody wants it."""
+        start = webhook_records.scanned_until(connection)
+        if start is None:
+            return None
+        webhooks = webhook_records.listed(connection)
+        chunks = log_records.written_after(connection, start, _AT_ONCE)
+        found: list[_Found] = []
+        for chunk in chunks:
+            told = {(each.what.task, each.trigger.id) for each in found}
+            matches = self._matches(connection, webhooks, chunk)
+            found += [each for each in matches if (each.what.task, each.trigger.id) not in told]
+        return _Step(start, chunks[-1].id if chunks else start, found, len(chunks) == _AT_ONCE)
+
+    def _matches(self, connection: Connection, webhooks: Sequence[Webhook], chunk: Written) -> list[_Found]:
+        task = self._task(connection, chunk.task)
         if task is None or task.about.is_excluded:
-            return
+            return []
         wanted = [
-            trigger
-            for webhook in self._webhooks.known()
+            (webhook, trigger)
+            for webhook in webhooks
             if concerns(webhook, task.about)
             for trigger in webhook.triggers
             if trigger.type is TriggerType.TASK_LOG and trigger.id not in task.told
         ]
         if not wanted:
-            return
-        texts = [line.text for line in appended.lines]
-        is_little = len(texts) * len(wanted) <= _INLINE
-        found = _found(wanted, texts) if is_little else await asyncio.to_thread(_found, wanted, texts)
-        for trigger, line in found:
-            task.told.add(trigger.id)
-            await self._tell(appended, task, trigger, line)
+            return []
+        texts = [line.bare for line in chunk.lines()]
+        found: list[_Found] = []
+        for webhook, trigger in wanted:
+            search = patterns.search(trigger.pattern)
+            line = next((text for text in texts if search(text)), None)
+            if line is not None:
+                what = LogMatched(chunk.task, task.facts.type, chunk.agent, trigger.pattern, line)
+                found.append(_Found(task, webhook, trigger, what))
+        return found
 
-    async def _tell(self, appended: Appended, task: _Task, trigger: Trigger, line: str) -> None:
-        id, name = trigger.id, appended.task
-        what = LogMatched(name, task.facts.type, appended.origin.agent, trigger.pattern, line)
+    def _new(self, connection: Connection, step: _Step) -> list[tuple[Webhook, LogMatched]]:
+        """What nobody was told before. Raises Conflict where another server has looked there meanwhile."""
+        webhook_records.scanned(connection, step.start, step.end)
+        return [
+            (each.webhook, each.what)
+            for each in step.found
+            if webhook_records.is_first_match(connection, each.what.task, each.trigger.id)
+        ]
 
-        def is_first(connection: Connection, meant: Trigger) -> bool:
-            return webhook_records.is_first_match(connection, name, meant.id)
-
-        await self._webhooks.tell(what, task.about, lambda meant: meant.id == id, is_first)
-
-    async def _task(self, id: str) -> _Task | None:
+    def _task(self, connection: Connection, id: str) -> _Task | None:
         found = self._tasks.get(id)
         if found is None:
-            facts = await self._database.read(lambda connection: webhook_records.task(connection, id))
+            facts = webhook_records.task(connection, id)
             if facts is None:
                 return None
-            found = _Task(facts, webhook_rules.subject(facts.workspace, facts.config), set())
-            self._tasks[id] = found
+            found = self._tasks[id] = _Task(facts, webhook_rules.subject(facts.workspace, facts.config))
             if len(self._tasks) > _REMEMBERED:
                 self._tasks.popitem(last=False)
         return found
-
-
-def _found(triggers: Sequence[Trigger], texts: Sequence[str]) -> list[tuple[Trigger, str]]:
-    """For each trigger whose pattern is in any of the texts: the first of those."""
-    found: list[tuple[Trigger, str]] = []
-    for trigger in triggers:
-        search = patterns.search(trigger.pattern)
-        line = next((text for text in texts if search(text)), None)
-        if line is not None:
-            found.append((trigger, line))
-    return found

@@ -54,7 +54,6 @@ class Experiment:
 
 FindExperiment: TypeAlias = Callable[[Caller, int], Awaitable[Experiment | None]]
 """None where there is none, or the caller may not speak for it."""
-Guard: TypeAlias = Callable[[Connection, Trigger], bool]
 
 
 async def no_experiments(_caller: Caller, _id: int) -> Experiment | None:
@@ -194,38 +193,33 @@ class Webhooks:
             raise errors.NotFound(f"experiment {experiment} not found")
         await self.tell(Alerted(alert, _of_trial(about.facts, trial)), about.subject, _always)
 
-    async def tell(
-        self,
-        what: Happening,
-        about: Subject,
-        is_meant: Callable[[Trigger], bool],
-        guard: Guard | None = None,
-    ) -> None:
-        """Queues it for each trigger that it concerns and that `is_meant`. `guard`: has the last word, in the same
-        transaction."""
+    async def tell(self, what: Happening, about: Subject, is_meant: Callable[[Trigger], bool]) -> None:
+        """Queues it for each trigger that it concerns and that `is_meant`."""
         if self._known is None:
             await self._reread()
-        event = self._event(what)
         meant = [
-            (webhook, trigger)
+            (webhook, what)
             for webhook in self.known()
             if concerns(webhook, about)
             for trigger in webhook.triggers
             if trigger.type is what.type and is_meant(trigger)
         ]
-        if not meant:
-            return
-        made = [(self._made(webhook, event), trigger) for webhook, trigger in meant]
+        if meant:
+            await self.queue(lambda _: meant)
+
+    async def queue(self, meant: Callable[[Connection], Sequence[tuple[Webhook, Happening]]]) -> None:
+        """Queues what is meant for whom, in the transaction in which that is decided."""
+        now = Instant(self._clock.now())
 
         def change(connection: Connection) -> list[WebhookId]:
-            there = {webhook.id for webhook in webhook_records.listed(connection)}
-            wanted = [
-                new for new, trigger in made if new.webhook in there and (guard is None or guard(connection, trigger))
-            ]
-            return webhook_records.enqueue(connection, wanted, event.at)
+            found = meant(connection)
+            there = {webhook.id for webhook in webhook_records.listed(connection)} if found else set()
+            events = {what: self._event(what) for _, what in found}
+            made = [self._made(webhook, events[what]) for webhook, what in found if webhook.id in there]
+            return webhook_records.enqueue(connection, made, now)
 
         for full in await self._database.write(change):
-            _log.warning("webhook %d: too much waits for it; event %s is not told", full, event.id)
+            _log.warning("webhook %d: too much waits for it; an event is not told", full)
         self._wake()
 
     def _event(self, what: Happening) -> Event:

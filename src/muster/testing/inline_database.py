@@ -26,7 +26,7 @@ class InlineDatabase(Database):
         self.failures: list[Exception] = []
         """Raised by the next writes."""
 
-    async def read(self, query: Callable[[Connection], T]) -> T:
+    async def read(self, query: Callable[[Connection], T], *, is_long: bool = False) -> T:  # noqa: ARG002
         await asyncio.sleep(0)
         with self._engine.connect() as connection:
             return query(connection)

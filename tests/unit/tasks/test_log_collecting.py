@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.api import core
+from muster.agent.logs import LogOptions
+from muster.api import core, timestamps
 from muster.api.muster.names import ALLOCATION_LABEL, RANK_LABEL, TASK_LABEL
+from muster.api.objects import Object
 from muster.runtime.clock import SystemClock
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Create, Patch
@@ -72,4 +74,38 @@ async def test_a_pod_that_is_marked_is_looked_at_while_it_runs(at: Logged) -> No
         said.append(b"2026-01-02T03:04:06Z later\n")
         await _until(at, ["first\n", "later\n"])
         assert node_logs.asked[-1].since is not None
+        running.cancel()
+
+
+async def test_each_container_is_followed_by_itself_also_over_a_restart(at: Logged) -> None:
+    quick, slow = [b"2026-01-02T03:04:09Z quick\n"], [b"2026-01-02T03:04:05Z slow\n"]
+    node_logs = FakeNodeLogs({("two", "main"): quick, ("two", "side"): slow})
+    document = _pod("two").annotation(COLLECTED, "true").document()
+    document["spec"]["containers"] = [{"name": "main", "image": "host"}, {"name": "side", "image": "host"}]
+    async with EmbeddedStore.in_memory(clock=SystemClock()) as store:
+        await store.write([Create(core.POD, document)])
+        for said, texts in ((b"", ["quick\n", "slow\n"]), (b"late", ["quick\n", "slow\n", "late\n"])):
+            if said:
+                slow.append(b"2026-01-02T03:04:06Z " + said + b"\n")
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(LogCollector(store, SystemClock(), at.database, at.logs, node_logs).run())
+                await _until(at, texts)
+                running.cancel()
+
+
+async def test_much_is_fetched_in_parts_of_whole_lines(at: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.tasks.log_collecting._MOST_BYTES", 60)
+    monkeypatch.setattr("muster.tasks.log_collecting._AGAIN_SECONDS", 0.01)
+    lines = [b"2026-01-02T03:04:%02dZ line %d\n" % (number, number) for number in range(10)]
+
+    class Limited(FakeNodeLogs):
+        async def open(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
+            since = "" if options.since is None else timestamps.to_text(options.since)
+            assert options.limit_bytes is not None
+            yield b"".join(line for line in lines if line.decode() >= since)[: options.limit_bytes]
+
+    async with EmbeddedStore.in_memory(clock=SystemClock()) as store, asyncio.TaskGroup() as group:
+        await store.write([Create(core.POD, _pod("loud").annotation(COLLECTED, "true").document())])
+        running = group.create_task(LogCollector(store, SystemClock(), at.database, at.logs, Limited()).run())
+        await _until(at, [f"line {number}\n" for number in range(10)])
         running.cancel()

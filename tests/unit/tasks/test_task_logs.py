@@ -61,7 +61,7 @@ async def test_a_batch_that_comes_again_is_kept_once(at: Logged) -> None:
 
 async def _varied(at: Logged) -> None:
     await at.logs.append("task", [Piece(ORIGIN, [Line(START, "Loading data", Level.DEBUG, 0, "stdout")])])
-    await at.logs.append("task", [Piece(ORIGIN, [Line(START + 1, "loss=0.5", Level.INFO, 1, "stdout")])])
+    await at.logs.append("task", [Piece(ORIGIN, [Line(START + 1, "loss=0.5\n", Level.INFO, 1, "stdout")])])
     other = Origin("task.2", "container-2", "node-2", "agent")
     await at.logs.append("task", [Piece(other, [Line(START + 2, "out of MEMORY", Level.ERROR, None, "stderr")])])
 
@@ -85,12 +85,13 @@ async def _varied(at: Logged) -> None:
         (Filter(text="L"), [0, 1]),
         (Filter(text="^l", is_regex=True), [1]),
         (Filter(text="=0.[4-6]", is_regex=True, ranks=frozenset({1})), [1]),
+        (Filter(text=r"^loss=0\.5$", is_regex=True), [1]),
         (Filter(text="=0.[4-6]", is_regex=True, ranks=frozenset({0})), []),
     ],
 )  # fmt: skip
 async def test_filters(at: Logged, chosen: Filter, expected: list[int]) -> None:
     await _varied(at)
-    texts = ["Loading data", "loss=0.5", "out of MEMORY"]
+    texts = ["Loading data", "loss=0.5\n", "out of MEMORY"]
     assert await at.texts(Query("task", chosen)) == [texts[place] for place in expected]
     assert await at.texts(Query("task", chosen, is_newest_first=True)) == [texts[place] for place in expected[::-1]]
 
@@ -286,6 +287,13 @@ async def _age(at: Logged) -> None:
     """As if the lines had come when they say."""
     change = update(TASK_LOGS).values(newest=START)
     await at.database.write(lambda connection: connection.execute(change))
+
+
+async def test_what_was_removed_is_not_remembered_either(at: Logged) -> None:
+    await at.write("gone", "a secret")
+    assert await at.texts(Query("gone")) == ["a secret"]
+    await Retention(at.database, at.ground.clock, on_removed=at.logs.forget).clean()
+    assert await at.texts(Query("gone")) == []
 
 
 async def test_much_is_removed_in_small_steps(at: Logged) -> None:

@@ -18,8 +18,8 @@ from muster.records.tables_accounts import USERS, WORKSPACES
 from muster.records.tables_tasks import TASKS
 from muster.records.tables_webhooks import WEBHOOK_DELIVERIES
 from muster.runtime.clock import VirtualClock
-from muster.tasks import webhook_shipping
-from muster.tasks.log_lines import Line, Origin
+from muster.tasks import log_lines, log_records, webhook_records, webhook_shipping
+from muster.tasks.log_lines import Line, Origin, Piece
 from muster.tasks.logs import Appended
 from muster.tasks.webhook_payloads import Alert, ExperimentFacts
 from muster.tasks.webhook_records import Delivery
@@ -77,6 +77,12 @@ class World:
     async def waiting(self) -> int:
         query = select(func.count()).select_from(WEBHOOK_DELIVERIES).where(WEBHOOK_DELIVERIES.c.is_dead.is_(False))
         return await self.database.read(lambda connection: connection.scalar(query) or 0)
+
+    async def written(self, task: str, *texts: str) -> None:
+        piece = Piece(Origin(f"{task}.1", "c", "node-1", "task"), [Line(0, text) for text in texts], is_timed=False)
+        chunks = list(log_lines.chunks(task, piece))
+        await self.database.write(lambda connection: log_records.add(connection, chunks, 0))
+        self.scanner.observe(Appended(task, piece.origin, piece.lines))
 
     @asynccontextmanager
     async def shipping(self) -> AsyncIterator[None]:
@@ -236,32 +242,66 @@ async def test_a_full_queue_takes_no_more(clock: VirtualClock, monkeypatch: pyte
 @on_virtual_time
 async def test_a_pattern_in_a_log_is_told_once_for_each_task(clock: VirtualClock) -> None:
     world = await a_world(clock)
+    await world.written("plain", "out of disk, before anybody wanted to know")
     await world.webhook(LOG, STATE)
     async with world.shipping():
         for text in ("fine", "CUDA out of memory", "out of disk"):
-            world.scanner.observe(_written("plain", text))
-        world.scanner.observe(_written("naming", "out of disk"))
-        world.scanner.observe(_written("unknown", "out of disk"))
+            await world.written("plain", text)
+        await world.written("naming", "out of disk")
+        await world.written("unknown", "out of disk")
         await clock.sleep(1)
-        again = LogScanner(world.database, world.webhooks)  # as after a restart, which remembers nothing
-        again.observe(_written("plain", "out of memory again"))
-        async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(again.run())
-            await clock.sleep(1)
-            running.cancel()
+    again = LogScanner(world.database, world.webhooks)  # as after a restart, which remembers nothing
+    await world.written("plain", "out of memory again")
+    assert not await again.advance()
     sent = [delivery.body.decode() for _, delivery in world.receivers.got]
     assert len(sent) == 2
     assert '"task_log":{"task_id":"plain","node_name":"node-1","triggering_log":"CUDA out of memory"}' in sent[0]
     assert '"condition":{"regex":"out of (memory|disk)"}' in sent[0]
     assert '"task_id":"naming"' in sent[1]
+    assert await world.waiting() == 0
 
 
 @on_virtual_time
-async def test_without_patterns_lines_are_not_even_kept(clock: VirtualClock) -> None:
+async def test_lines_that_nobody_had_looked_at_when_the_server_died_are_looked_at_when_it_is_back(
+    clock: VirtualClock,
+) -> None:
+    world = await a_world(clock)
+    await world.webhook(LOG)
+    for number in range(120):
+        await world.written("plain", f"line {number}\n")
+    await world.written("plain", "out of memory\n")
+    world.database.failures.append(RuntimeError("killed before it was written what was found"))
+    with pytest.raises(RuntimeError):
+        await world.scanner.advance()
+    again = LogScanner(world.database, world.webhooks)
+    while await again.advance():
+        pass
+    assert await world.waiting() == 1
+
+
+@on_virtual_time
+async def test_two_servers_tell_it_once(clock: VirtualClock) -> None:
+    world = await a_world(clock)
+    await world.webhook(LOG)
+    await world.written("plain", "out of memory")
+    other = LogScanner(world.database, world.webhooks)
+    first, second = await asyncio.gather(world.scanner.advance(), other.advance())
+    assert (first, second) == (False, True)
+    assert not await other.advance()
+    assert await world.waiting() == 1
+
+
+@on_virtual_time
+async def test_without_patterns_nothing_is_looked_through(clock: VirtualClock) -> None:
     world = await a_world(clock)
     await world.webhook(STATE)
-    world.scanner.observe(_written("plain", "out of disk"))
-    assert not world.scanner._waiting
+    hook = await world.webhook(LOG, name="of logs")
+    await world.webhooks.delete(SYSTEM, hook.id)
+    await world.written("plain", "out of disk")
+    assert not await world.scanner.advance()
+    assert await world.database.read(webhook_records.scanned_until) is None
+    await world.webhook(LOG, name="later")
+    assert await world.database.read(webhook_records.scanned_until) == 1
 
 
 @on_virtual_time
@@ -292,7 +332,3 @@ def test_pauses_grow_to_a_limit_and_take_a_day_at_most() -> None:
     assert pauses == sorted(pauses)
     assert pauses[0] == webhook_shipping.FIRST_PAUSE
     assert sum(pauses) < 86_400
-
-
-def _written(task: str, *texts: str) -> Appended:
-    return Appended(task, Origin(f"{task}.1", "c", "node-1", "task"), [Line(0, text) for text in texts])

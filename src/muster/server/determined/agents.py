@@ -1,9 +1,10 @@
 """Agents and their slots: the nodes of the cluster, as Determined's clients know them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from muster.accounts.authorizing import Authorizer
 from muster.accounts.callers import Caller
@@ -200,7 +201,7 @@ class _Agents:
             found.reverse()
         sight = await self._sight(call.caller)
         page = paging.cut(found, asked)
-        told = [sight.agent(_without(agent, asked)) for agent in page.items]
+        told = [_without(sight.agent(agent), asked) for agent in page.items]
         return GetAgentsReply(agents=told, pagination=paging.told(page, asked))
 
     async def get(self, call: Call, asked: AgentAsked) -> AgentReply:
@@ -247,9 +248,11 @@ class _Agents:
         return _Sight(tasks, sees_others=sees_cluster, sees_addresses=sees_cluster)
 
 
-def _without(agent: AgentView, asked: GetAgents) -> AgentView:
-    slots = () if asked.exclude_slots else agent.slots
-    return replace(agent, slots=slots, containers=() if asked.exclude_containers else agent.containers)
+def _without(agent: Agent, asked: GetAgents) -> Agent:
+    """How many there are, and what containers have, is told all the same."""
+    slots = {} if asked.exclude_slots else agent.slots
+    containers = {} if asked.exclude_containers else agent.containers
+    return msgspec.structs.replace(agent, slots=slots, containers=containers)
 
 
 def _device(device: agent_views.Device) -> Device:

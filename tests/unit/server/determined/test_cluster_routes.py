@@ -222,6 +222,14 @@ async def test_agents_come_in_pages_and_without_what_is_not_wanted(world: World)
     assert [agent["id"] for agent in found["agents"]] == ["c", "b"]
     assert found["pagination"]["total"] == 3
     assert found["agents"][0]["slots"] == {}
+    await world.pod("t.1-0", "c", task="t", devices="0", gpu="1")
+    (agent,) = (await world.api("GET", "/agents", limit=1, orderBy="ORDER_BY_DESC", excludeSlots="true"))["agents"]
+    assert [device["id"] for device in agent["containers"]["t.1-0"]["devices"]] == [0]
+    assert agent["slotStats"]["typeStats"]["TYPE_CUDA"]["total"] == 1
+    (agent,) = (
+        await world.api("GET", "/agents", limit=1, orderBy="ORDER_BY_DESC", excludeContainers="true")
+    )["agents"]  # fmt: skip
+    assert (agent["containers"], len(agent["slots"])) == ({}, 1)
     assert (await refusal(world.api, "GET", "/agents/x")).status == 404
 
 
@@ -327,6 +335,19 @@ async def test_quota_limits_what_a_pool_is_said_to_have(world: World) -> None:
     await world.settled()
     found = {pool["name"]: pool for pool in (await world.api("GET", "/resource-pools"))["resourcePools"]}
     assert (found["two"]["slotsAvailable"], found["default"]["slotsAvailable"]) == (2, 4)
+
+
+async def test_what_stands_for_a_queue_of_volcano_is_no_pool(world: World) -> None:
+    labels = {"muster.dev/volcano-queue": "default"}
+    document: Document = {"metadata": {"name": "volcano-default", "labels": labels}, "spec": {"namespaceSelector": {}}}
+    await write_one(world.store, Create(kueue.CLUSTER_QUEUE, document))
+    await world.node("n1", gpus=1)
+    found = (await world.api("GET", "/resource-pools"))["resourcePools"]
+    assert [pool["name"] for pool in found] == ["default", "gold"]
+    (agent,) = (await world.api("GET", "/agents"))["agents"]
+    assert agent["resourcePools"] == ["default", "gold"]
+    with pytest.raises(Refused, match="not found"):
+        await world.api("GET", "/job-queues-v2", resourcePool="volcano-default")
 
 
 async def test_pools_for_others_are_not_shown(world: World) -> None:

@@ -71,8 +71,14 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("task_id", "trigger_id", name=op.f("pk_webhook_log_matches")),
     )
+    op.create_table(
+        "webhook_log_scans",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("chunk", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_webhook_log_scans")),
+    )
 
 
 def downgrade() -> None:
-    for table in ("webhook_log_matches", "webhook_deliveries", "webhook_triggers", "webhooks"):
+    for table in ("webhook_log_scans", "webhook_log_matches", "webhook_deliveries", "webhook_triggers", "webhooks"):
         op.drop_table(table)
