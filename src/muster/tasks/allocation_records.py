@@ -136,6 +136,12 @@ def give_up(connection: Connection, id: AllocationId, why: str) -> None:
     )
 
 
+def was_closed(connection: Connection, id: AllocationId) -> bool | None:
+    """Whether its owner knows how it ended; None where there is none of this name."""
+    is_open = connection.scalar(select(ALLOCATIONS.c.is_open).where(ALLOCATIONS.c.id == id))
+    return None if is_open is None else not is_open
+
+
 # What others ask
 
 
