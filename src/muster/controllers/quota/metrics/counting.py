@@ -10,6 +10,7 @@ from muster.api.meta import Condition, Instant
 from muster.api.objects import Object
 from muster.controllers.quota.metrics.families import PREFIX, ROLE, QueueCounter, QueueHistogram, Where
 from muster.controllers.quota.metrics.standing import Standing
+from muster.controllers.quota.metrics.workload_families import Counts, Readiness, Times
 from muster.quota.census import Census
 from muster.quota.decisions import REPLACED
 from muster.quota.engine import Engine, Step
@@ -154,52 +155,9 @@ class WorkloadMetrics:
         self._local_queues: dict[str, bool] = {}  # by `namespace/name`, whether it is measured
         self._selector = settings.metrics.local_queue_selector
         is_local = settings.metrics.local_queues
-
-        def counter(name: str, help: str, *more: str, is_local: bool = is_local) -> QueueCounter:
-            return QueueCounter(registry, name, help, *more, is_local=is_local)
-
-        def histogram(name: str, help: str, *more: str, is_local: bool = is_local) -> QueueHistogram:
-            return QueueHistogram(registry, name, help, *more, is_local=is_local)
-
-        causes = ("reason", "underlying_cause")
-        self._reserved = counter("quota_reserved_workloads_total", "Workloads for which quota was reserved")
-        self._admitted = counter("admitted_workloads_total", "Workloads that were admitted")
-        self._finished = counter("finished_workloads_total", "Workloads that have finished")
-        self._evicted = counter("evicted_workloads_total", "Evictions of workloads", *causes)
-        self._evicted_once = counter(
-            "evicted_workloads_once_total",
-            "Workloads that were evicted for a reason at least once",
-            *causes,
-            is_local=False,
-        )
-        self._until_reserved = histogram(
-            "quota_reserved_wait_time_seconds",
-            "From when a workload was made or put back in the queue until quota was reserved for it",
-        )
-        self._until_admitted = histogram(
-            "admission_wait_time_seconds",
-            "From when a workload was made or put back in the queue until it was admitted",
-        )
-        self._in_checks = histogram(
-            "admission_checks_wait_time_seconds", "From when quota was reserved for a workload until it was admitted"
-        )
-        self._executed = histogram(
-            "execution_time_seconds", "How long a workload was admitted, in all, when it finished"
-        )
-        self._until_ready = self._started = self._ready_until_evicted = None
-        if settings.pods_ready is not None:
-            self._until_ready = histogram(
-                "ready_wait_time_seconds",
-                "From when a workload was made or put back in the queue until its pods were ready",
-            )
-            self._started = histogram(
-                "admitted_until_ready_wait_time_seconds", "From when a workload was admitted until its pods were ready"
-            )
-            self._ready_until_evicted = registry.histogram(
-                f"{PREFIX}pods_ready_to_evicted_time_seconds",
-                "From when the pods of a workload were ready until it was evicted",
-                ("cluster_queue", *causes, "replica_role"),
-            )
+        self._counts = Counts.over(registry, is_local=is_local)
+        self._times = Times.over(registry, is_local=is_local)
+        self._readiness = Readiness.over(registry, is_local=is_local) if settings.pods_ready is not None else None
         self._given_back = registry.histogram(
             f"{PREFIX}workload_eviction_latency_seconds",
             "From when a workload was evicted until it gave back its quota",
@@ -232,8 +190,8 @@ class WorkloadMetrics:
             found.forget_queue(name)
         self._given_back.forget(cluster_queue=name)
         self._replaced.forget(cluster_queue=name)
-        if self._ready_until_evicted is not None:
-            self._ready_until_evicted.forget(cluster_queue=name)
+        if self._readiness is not None:
+            self._readiness.until_evicted.forget(cluster_queue=name)
 
     def local_queue_changed(self, found: Object, *, is_gone: bool) -> None:
         key = str(found.key)
@@ -252,9 +210,10 @@ class WorkloadMetrics:
         return self._selector.matches({}) if found is None else found
 
     def _per_queue(self) -> Iterator[QueueCounter | QueueHistogram]:
-        yield from (self._reserved, self._admitted, self._finished, self._evicted, self._evicted_once)
-        yield from (self._until_reserved, self._until_admitted, self._in_checks, self._executed)
-        yield from (found for found in (self._until_ready, self._started) if found is not None)
+        yield from self._counts.all()
+        yield from self._times.all()
+        if self._readiness is not None:
+            yield from self._readiness.all()
 
     def _of_cohorts(self) -> Iterator[Family]:
         """Nobody says when a cohort is gone that others only named: whoever reads sees it."""
@@ -280,13 +239,12 @@ class WorkloadMetrics:
         before, after = _true(old), _true(new)
         where = self._where(old, new)
         if QUOTA_RESERVED in after and QUOTA_RESERVED not in before:
-            self._reserved.add(where)
-            _observe(self._until_reserved, _waiting_since(new), after[QUOTA_RESERVED], where)
+            self._counts.reserved.add(where)
+            _observe(self._times.until_reserved, _waiting_since(new), after[QUOTA_RESERVED], where)
         if ADMITTED in after and ADMITTED not in before:
             self._admit(new, after, where)
         if PODS_READY in after and PODS_READY not in before and after[PODS_READY].reason != RECOVERED:
-            _observe(self._until_ready, _waiting_since(new), after[PODS_READY], where)
-            _observe(self._started, _when(after.get(ADMITTED)), after[PODS_READY], where)
+            self._get_ready(new, after, where)
         if FINISHED in after and FINISHED not in before:
             self._finish(new, after, where)
         if new.status.scheduling_stats != old.status.scheduling_stats:
@@ -308,16 +266,21 @@ class WorkloadMetrics:
         )
 
     def _admit(self, new: kueue.Workload, after: dict[str, Condition], where: Where) -> None:
-        self._admitted.add(where)
-        _observe(self._until_admitted, _waiting_since(new), after[ADMITTED], where)
-        _observe(self._in_checks, _when(after.get(QUOTA_RESERVED)), after[ADMITTED], where)
+        self._counts.admitted.add(where)
+        _observe(self._times.until_admitted, _waiting_since(new), after[ADMITTED], where)
+        _observe(self._times.in_checks, _when(after.get(QUOTA_RESERVED)), after[ADMITTED], where)
         node = self._engine().state.tree.queues.get(where.queue)
         if self._in_cohorts is not None and node is not None:
             for cohort in node.ancestors():
                 self._in_cohorts.add(cohort.name, where.priority_class, ROLE)
 
+    def _get_ready(self, new: kueue.Workload, after: dict[str, Condition], where: Where) -> None:
+        if self._readiness is not None:
+            _observe(self._readiness.until_ready, _waiting_since(new), after[PODS_READY], where)
+            _observe(self._readiness.started, _when(after.get(ADMITTED)), after[PODS_READY], where)
+
     def _finish(self, new: kueue.Workload, after: dict[str, Condition], where: Where) -> None:
-        self._finished.add(where)
+        self._counts.finished.add(where)
         if after[FINISHED].reason == REPLACED and where.queue:
             self._replaced.add(where.queue, ROLE)
         since, until = _when(after.get(ADMITTED)), _when(after[FINISHED])
@@ -325,7 +288,7 @@ class WorkloadMetrics:
         if since is not None and until is not None:
             seconds += max(0.0, until - since)
         if seconds or since is not None:
-            self._executed.observe(seconds, where)
+            self._times.executed.observe(seconds, where)
 
     def _count_evictions(self, old: kueue.Workload, new: kueue.Workload, where: Where) -> None:
         known, ready = _evictions(old), conditions.find(old.status.conditions, PODS_READY)
@@ -333,13 +296,13 @@ class WorkloadMetrics:
             more = count - known.get((reason, cause), 0)
             if more <= 0:
                 continue
-            self._evicted.add(where, reason, cause, by=more)
+            self._counts.evicted.add(where, reason, cause, by=more)
             if (reason, cause) not in known:
-                self._evicted_once.add(where, reason, cause)
-            if self._ready_until_evicted is not None and ready is not None and ready.status == conditions.TRUE:
+                self._counts.evicted_once.add(where, reason, cause)
+            if self._readiness is not None and ready is not None and ready.status == conditions.TRUE:
                 since, until = _when(ready), _when(conditions.find(new.status.conditions, EVICTED))
                 if since is not None and until is not None and where.queue:
-                    self._ready_until_evicted.observe(max(0.0, until - since), where.queue, reason, cause, ROLE)
+                    self._readiness.until_evicted.observe(max(0.0, until - since), where.queue, reason, cause, ROLE)
 
 
 def _true(view: kueue.Workload) -> dict[str, Condition]:
@@ -361,9 +324,9 @@ def _when(condition: Condition | None) -> Instant | None:
     return timestamps.parse(text) if text else None
 
 
-def _observe(histogram: QueueHistogram | None, since: Instant | None, reached: Condition, where: Where) -> None:
+def _observe(histogram: QueueHistogram, since: Instant | None, reached: Condition, where: Where) -> None:
     until = _when(reached)
-    if histogram is not None and since is not None and until is not None:
+    if since is not None and until is not None:
         histogram.observe(until - since, where)
 
 
