@@ -160,3 +160,25 @@ def test_a_socket_that_was_passed_is_used(tmp_path: Path) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/info") as reply:
             assert json.load(reply)["version"]
     notified.close()
+
+
+@pytest.mark.parametrize(
+    ("assignment", "told"),
+    [
+        ("security.initial_user_password=", "error: security.initial_user_password: must not be blank"),
+        (
+            "database=postgresql://muster:hush@127.0.0.1:1/m",
+            "error: database: cannot open postgresql://muster:********",
+        ),
+    ],
+)
+def test_what_shows_only_when_most_is_up_is_told_in_one_line_as_well(
+    tmp_path: Path, assignment: str, told: str
+) -> None:
+    command = [*MUSTER, "serve", "--host", "0.0.0.0", "--port", "0", "--set", assignment]
+    done = subprocess.run(
+        command, env=clean_environment(tmp_path), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode != 0, done.stdout) == (True, "")
+    assert done.stderr.startswith(told)
+    assert done.stderr.count("\n") == 1

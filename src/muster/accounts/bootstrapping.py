@@ -37,10 +37,9 @@ async def bootstrap(
     nobody is `determined` until they are given one. Raises BadRequest where the rules for passwords forbid it."""
     if await database.read(_has_users):
         return None
-    generated = passwords.generated() if password is None else None
-    wanted = generated if password is None else password
-    assert wanted is not None
-    hashed = await secrets.hash(secrets.checked(wanted, is_hashed=False))
+    wanted = passwords.generated() if password is None else password
+    generated = wanted if password is None else None
+    hashed = await secrets.hash(secrets.checked(wanted, is_hashed=False, field="security.initial_user_password"))
 
     def change(connection: Connection) -> bool:
         if _has_users(connection):

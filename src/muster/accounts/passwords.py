@@ -43,22 +43,22 @@ class Passwords:
         self._busy = asyncio.Semaphore(_AT_ONCE)
         self._decoy = ""
 
-    def checked(self, password: str, *, is_hashed: bool) -> str:
-        """What the client would have sent of a new password. Raises BadRequest where the rules forbid it; of one that
-        comes hashed only the client can tell whether it is long enough."""
+    def checked(self, password: str, *, is_hashed: bool, field: str = "password") -> str:
+        """What the client would have sent of a new password. `field`: what it was given as. Raises BadRequest where the
+        rules forbid it; of one that comes hashed only the client can tell whether it is long enough."""
         if not password:
             if not self._may_be_blank:
-                raise errors.BadRequest("password: must not be blank where the server listens beyond this machine")
+                raise errors.BadRequest(f"{field}: must not be blank where others than this machine reach the server")
             return ""
         if is_hashed:
             if not _HASHED.fullmatch(password):
-                raise errors.BadRequest("password: is said to be hashed, but is no SHA-512 in hexadecimal digits")
+                raise errors.BadRequest(f"{field}: is said to be hashed, but is no SHA-512 in hexadecimal digits")
             return password
         if len(password) > _LONGEST:
-            raise errors.BadRequest(f"password: must not be longer than {_LONGEST} characters")
+            raise errors.BadRequest(f"{field}: must not be longer than {_LONGEST} characters")
         broken = [rule for pattern, rule in _RULES if not pattern.search(password)]
         if broken:
-            raise errors.BadRequest(f"password: must {', '.join(broken)}")
+            raise errors.BadRequest(f"{field}: must {', '.join(broken)}")
         return as_sent(password)
 
     async def hash(self, sent: str) -> str:

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import aiohttp
 from sqlalchemy import Connection, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from muster.accounts import bootstrapping
 from muster.accounts.callers import Caller, UserId, WorkspaceId
@@ -19,6 +20,7 @@ from muster.accounts.lifespans import Lifespans
 from muster.accounts.passwords import Passwords
 from muster.accounts.removing import Occupant
 from muster.accounts.services import AccountServices
+from muster.api import errors
 from muster.api.kueue import CLUSTER_QUEUE
 from muster.assembly import overseeing
 from muster.assembly.addresses import Place
@@ -45,6 +47,7 @@ from muster.server.identities import Identities
 from muster.server.proxy.admitting import Admission, RecordedAffiliations
 from muster.server.proxy.proxying import Proxy
 from muster.server.proxy.recording import Recording
+from muster.settings.reading import without_password
 from muster.settings.sections import Security
 from muster.store.protocol import Selection, Store
 from muster.tasks.cluster_views import Queues
@@ -211,10 +214,14 @@ def _oversight(
 
 
 async def _database(settings: ServeSettings, stack: contextlib.AsyncExitStack) -> Database:
-    if settings.platform.database:
-        database = await Database.open(settings.platform.database)
-    else:
-        database = await Database.at(settings.data / "records.db")
+    """Raises BadRequest where it cannot be opened."""
+    url = settings.platform.database
+    try:
+        database = await (Database.open(url) if url else Database.at(settings.data / "records.db"))
+    except (SQLAlchemyError, ModuleNotFoundError) as error:
+        place = without_password(url) or settings.data / "records.db"
+        why = str(getattr(error, "orig", None) or error).partition("\n")[0]
+        raise errors.BadRequest(f"database: cannot open {place}: {why}") from error
     stack.push_async_callback(database.close)
     return database
 

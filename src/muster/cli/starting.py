@@ -67,6 +67,8 @@ def until_signalled(work: Coroutine[object, object, None], *, verbose: bool, add
             runner.run(_cancelled_by_signal(work))
     except (OSError, ExceptionGroup) as raised:
         error = _only(raised)
+        if isinstance(error, errors.ApiError):
+            raise error from raised
         if not isinstance(error, OSError):
             raise
         if error.errno == errno.EADDRINUSE:

@@ -61,7 +61,7 @@ async def test_a_blank_or_weak_password_is_refused_beyond_loopback_and_nothing_i
 ) -> None:
     passwords = Passwords(FAST)
     ours = services(database, passwords)
-    with pytest.raises(errors.BadRequest, match=r"^password: "):
+    with pytest.raises(errors.BadRequest, match=r"^security.initial_user_password: "):
         await bootstrap(database, HandClock(), passwords, ours.accounts, password)
     assert (await ours.accounts.users(UserFilter())).total == 0
 
