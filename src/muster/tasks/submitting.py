@@ -26,7 +26,7 @@ from muster.engines.sizing import DEFAULT_POOL, GPU
 from muster.records import Database
 from muster.runtime.clock import Clock
 from muster.store.protocol import Store
-from muster.tasks import configuring, kinds, naming, task_pods, task_records, workspace_room
+from muster.tasks import agent_users, configuring, kinds, naming, task_pods, task_records, workspace_room
 from muster.tasks.allocating import AllocationService
 from muster.tasks.config_sections import Allowed
 from muster.tasks.configuring import Layers
@@ -142,7 +142,9 @@ class Submitter:
             config = replace(config, idle_seconds=settings.idle_seconds[wanted.kind])
         if not config.description:
             config = replace(config, description=naming.description(wanted.kind, secrets.randbelow))
-        return configuring.with_user(config, by.caller.username, settings.agent_user)
+        agent = await agent_users.find(accounts, by.caller.user, wanted.workspace)
+        name = (agent.user if agent is not None else None) or settings.agent_user
+        return configuring.with_user(config, by.caller.username, name)
 
     async def submit(self, by: By, wanted: Submission) -> Submitted:
         """Raises BadRequest, TooLarge, NotFound, Forbidden, TooManyRequests."""
@@ -155,6 +157,7 @@ class Submitter:
         except BaseException:
             await self._forget(task, means)
             raise
+        agent = await agent_users.find(self._services.accounts, by.caller.user, wanted.workspace)
         snapshot: Document = {
             **kinds.special(wanted.kind, config, means).snapshot,
             "experiment_ids": list(wanted.experiments),
@@ -162,6 +165,7 @@ class Submitter:
             "has_context": has_context,
             "forked_from": wanted.forked_from,
             "is_unpausable": wanted.is_unpausable,
+            "agent": agent_users.document(agent),
         }
         new = NewTask(
             id=task,
@@ -270,6 +274,7 @@ class Submitter:
             words=special.words,
             variables=special.variables,
             has_context=bool(task.snapshot.get("has_context")),
+            agent=agent_users.read(task.snapshot.get("agent") or {}),
         )
         defaults = self._settings.defaults
         pod_spec = defaults.gpu_pod_spec if facts.device == "cuda" else defaults.cpu_pod_spec

@@ -10,7 +10,9 @@ from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import urlsplit
 
+from muster.accounts.users import AgentUserGroup
 from muster.api.raw import Document
+from muster.tasks import agent_users
 from muster.tasks.glue_files import GlueFiles
 from muster.tasks.pod_specs import CONTAINER, merge_pod_spec
 from muster.tasks.task_config import BindMount, TaskConfig, TaskType
@@ -64,6 +66,8 @@ class TaskFacts:
     words: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     has_context: bool = False
+    agent: AgentUserGroup | None = None
+    """Under whom it runs; None: as whoever runs the node."""
 
 
 def template(config: TaskConfig, facts: TaskFacts, cluster: Cluster, pod_spec: Document | None = None) -> Document:
@@ -101,6 +105,8 @@ def template(config: TaskConfig, facts: TaskFacts, cluster: Cluster, pod_spec: D
         "metadata": {"annotations": dict(MOUNTS)},
         "spec": {"restartPolicy": "Never", "containers": [container], "volumes": volumes},
     }
+    if security := agent_users.security(facts.agent):
+        found["spec"]["securityContext"] = security
     for document in (config.environment.pod_spec, pod_spec or {}):
         merge_pod_spec(found, document)
     return found

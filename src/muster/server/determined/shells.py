@@ -62,8 +62,14 @@ class _Shells:
             task,
             private_key=task.snapshot.get("private_key", "") if is_own else "",
             public_key=task.snapshot.get("public_key", ""),
-            agent_user_group={"user": self._agent_user, "uid": 0, "group": self._agent_user, "gid": 0},
+            agent_user_group=self._agent(task),
         )
+
+    def _agent(self, task: Task) -> Mapping[str, JSON]:
+        """Whom the client logs in as."""
+        kept = task.snapshot.get("agent") or {}
+        usual = {"user": self._agent_user, "uid": 0, "group": self._agent_user, "gid": 0}
+        return {name: usual[name] if kept.get(name) is None else kept[name] for name in usual}
 
     async def list(self, call: Call, asked: GetTasks) -> GetShellsReply:
         page = await self._of.list(call, asked)
@@ -89,7 +95,7 @@ class _Shells:
 
 
 def routes(of: Interactive, agent_user: str) -> Sequence[Route]:
-    """`agent_user`: whom one logs in as."""
+    """`agent_user`: whom one logs in as, where neither user nor workspace is linked with somebody."""
     assert of.kind is TaskType.SHELL
     handlers, path = _Shells(of, agent_user), "/api/v1/shells"
     each = f"{path}/{{shellId}}"

@@ -339,6 +339,22 @@ async def test_settings_of_the_cluster_count(world: World) -> None:
         assert shell["shell"]["agentUserGroup"]["user"] == "det"
 
 
+async def test_a_task_runs_as_whom_its_user_is_linked_with(life: Life) -> None:
+    ann = await life.api.new_user("ann", "Editor", 1)
+    user = (await life.api("GET", "/users/ann/by-username"))["user"]["id"]
+    linked = {"agentUid": 1001, "agentGid": 1002, "agentUser": "annie", "agentGroup": "people"}
+    await life.api("PATCH", f"/users/{user}", {"agentUserGroup": linked})
+    body = {"config": {"resources": {"slots": 1}, "work_dir": "/home/$AGENT_USER"}}
+    made = await ann("POST", "/shells", body)
+    assert made["shell"]["agentUserGroup"] == {"user": "annie", "uid": 1001, "group": "people", "gid": 1002}
+    assert made["config"]["work_dir"] == "/home/annie"
+    pod = await pod_of(life, made["shell"]["id"])
+    assert pod["spec"]["securityContext"] == {"runAsUser": 1001, "runAsGroup": 1002, "fsGroup": 1002}
+    await life.api("PATCH", f"/users/{user}", {"agentUserGroup": {**linked, "agentUser": "other"}})
+    shown = (await ann("GET", f"/shells/{made['shell']['id']}"))["shell"]
+    assert shown["agentUserGroup"]["user"] == "annie", "it runs as it was begun"
+
+
 # Priority
 
 
