@@ -21,7 +21,7 @@ from muster.experiments.trial_records import Trial
 from muster.records import Database
 from muster.records.tables_experiments import CHECKPOINTS
 from muster.store.protocol import Store
-from muster.tasks import config_sections, task_pods, workspace_room
+from muster.tasks import agent_users, config_sections, task_pods, workspace_room
 from muster.tasks.config_fields import Fields
 from muster.tasks.contract import DTRAIN_PORTS, Launch, ProxyPort
 from muster.tasks.glue.storages import SHARED_PATH
@@ -71,6 +71,7 @@ class TrialLauncher:
             device=await self._device(config),
             variables=await self._variables(experiment, trial, run),
             has_context=True,
+            agent=await agent_users.find(services.accounts, experiment.user, experiment.workspace),
         )
         defaults = self._settings.defaults
         pod_spec = defaults.gpu_pod_spec if facts.device == "cuda" else defaults.cpu_pod_spec
