@@ -1,14 +1,20 @@
 """Services of tasks at a port of their own: pages are there and nowhere else, programs are served at both."""
 
+import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import aiohttp
 import pytest
 from tests.integration.proxy_world import World, world
 
+from muster.api import errors
+from muster.assembly.configured import ServeSettings
+from muster.assembly.whole import without_nodes
 from muster.runtime.clock import SystemClock
 from muster.server.listening import listening
 from muster.server.proxy.apart import Alone, Elsewhere
+from muster.settings.sections import PlatformSettings, Proxy, Security
 from muster.store.embedded import EmbeddedStore
 from muster.testing.servers import app_for
 
@@ -94,3 +100,36 @@ async def test_where_browsers_come_through_another_server_they_are_sent_back_to_
             tasks.client.get(f"{url}{PATH}", allow_redirects=False) as reply,
         ):
             assert reply.headers["Location"] == f"https://muster.example.org:8443{PATH}"
+
+
+async def test_a_platform_shows_them_at_the_port_that_is_set(tmp_path: Path) -> None:
+    settings = PlatformSettings(port=0, proxy=Proxy(port=0), security=Security(initial_user_password="Testing-123"))
+    async with (
+        without_nodes(ServeSettings(tmp_path, settings)) as platform,
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as client,
+    ):
+        login = {"username": "admin", "password": "Testing-123"}
+        async with client.post(f"{platform.url}/api/v1/auth/login", json=login) as reply:
+            assert reply.status == 200
+        async with client.get(f"{platform.url}/proxy/nothing/", allow_redirects=False) as reply:
+            pages = reply.headers["Location"].removesuffix("/proxy/nothing/")
+        assert pages.startswith("http://127.0.0.1:")
+        assert pages != platform.url
+        async with client.get(f"{pages}/proxy/nothing/") as reply:
+            assert reply.status == 404
+        # The session goes to both, as browsers have it; but what a page there may do is nothing.
+        from_a_page = {"Origin": pages, "Sec-Fetch-Site": "same-site"}
+        async with client.post(f"{platform.url}/api/v1/auth/logout", headers=from_a_page) as reply:
+            assert reply.status == 403
+        async with client.get(f"{platform.url}/api/v1/me", headers=from_a_page) as reply:
+            assert reply.status == 200
+            assert not [name for name in reply.headers if name.lower().startswith("access-control")]
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings = PlatformSettings(port=0, proxy=Proxy(port=port))
+        with pytest.raises(errors.BadRequest, match=rf"proxy\.port: cannot listen on 127\.0\.0\.1:{port}"):
+            async with without_nodes(ServeSettings(tmp_path, settings)):
+                pass

@@ -21,20 +21,24 @@ _NEAR: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`url`: how others reach us. `is_local`: nobody does but this machine."""
+    """`url`: how others reach us. `is_local`: nobody does but this machine. `pages`: for those of tasks, where they
+    have a port of their own."""
 
     sockets: Sequence[socket.socket]
     url: str
     is_local: bool
+    pages: socket.socket | None = None
 
 
 def check(settings: PlatformSettings) -> None:
     """Raises BadRequest that names the setting which will not do."""
-    if settings.url:
-        parts = urlsplit(settings.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
-            told = "write it as https://muster.example.org or http://10.0.0.1:7077"
-            raise errors.BadRequest(f"url: {told}, found {settings.url!r}")
+    host = _host("url", settings.url)
+    pages = _host("proxy.url", settings.proxy.url)
+    if pages and settings.proxy.port is None:
+        raise errors.BadRequest("proxy.url: needs proxy.port, at which pages of tasks are served")
+    if pages and host and pages != host:
+        # Of another host browsers would not send us the session by which we know who may look.
+        raise errors.BadRequest(f"proxy.url: must have the host of url, {host}, and another port; found {pages}")
     for number, text in enumerate(settings.security.trusted_proxies):
         try:
             ip_network(text)
@@ -43,15 +47,38 @@ def check(settings: PlatformSettings) -> None:
             raise errors.BadRequest(told) from error
 
 
+def _host(field: str, url: str) -> str:
+    """Empty where there is none. Raises BadRequest."""
+    if not url:
+        return ""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+        told = "write it as https://muster.example.org or http://10.0.0.1:7077"
+        raise errors.BadRequest(f"{field}: {told}, found {url!r}")
+    return parts.hostname
+
+
 def take(settings: PlatformSettings, stack: contextlib.AsyncExitStack) -> Place:
-    """Listens from now on, and until the stack is closed. Raises OSError where the address is taken."""
+    """Listens from now on, and until the stack is closed. Raises OSError where the address is taken, BadRequest where
+    it is the one for pages of tasks."""
     passed = activation.passed_sockets(os.environ, os.getpid())
     sockets = passed or [bind(settings.host, settings.port)]
     for each in sockets:
         stack.callback(each.close)
+    pages = _pages(settings, stack)
     host = str(sockets[0].getsockname()[0]) if passed else settings.host
     found = address(sockets[0], is_secure=settings.security.tls.is_on, host=near(host))
-    return Place(sockets, settings.url.rstrip("/") or found, _is_local(settings, sockets))
+    return Place(sockets, settings.url.rstrip("/") or found, _is_local(settings, sockets), pages)
+
+
+def _pages(settings: PlatformSettings, stack: contextlib.AsyncExitStack) -> socket.socket | None:
+    port = settings.proxy.port
+    if port is None:
+        return None
+    try:
+        return stack.enter_context(bind(settings.host, port))
+    except OSError as error:
+        raise errors.BadRequest(f"proxy.port: cannot listen on {settings.host}:{port}: {error.strerror}") from error
 
 
 def near(host: str) -> str:

@@ -21,7 +21,7 @@ from muster.accounts.passwords import Passwords
 from muster.accounts.removing import Occupant
 from muster.accounts.services import AccountServices
 from muster.api import errors
-from muster.api.kueue import CLUSTER_QUEUE
+from muster.api.kueue import CLUSTER_QUEUE, ClusterQueue
 from muster.assembly import overseeing
 from muster.assembly.addresses import Place
 from muster.assembly.configured import ServeSettings
@@ -30,6 +30,7 @@ from muster.assembly.interactive import InteractiveTasks, Setting, interactive_t
 from muster.assembly.overseeing import Oversight, Scene
 from muster.assembly.private_files import token
 from muster.assembly.tasking import TaskServices, task_services
+from muster.engines import sizing
 from muster.engines.sizing import Auxiliary
 from muster.records import Database
 from muster.records.tables_accounts import WORKSPACE_NAMESPACES
@@ -263,14 +264,14 @@ def _lifespans(security: Security) -> Lifespans:
 
 
 class _Pools:
-    """Resource pools are ClusterQueues."""
+    """Those of the ClusterQueues that are resource pools."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def names(self) -> Sequence[str]:
         page = await self._store.list(Selection(CLUSTER_QUEUE))
-        return [found.key.name for found in page.items]
+        return [found.key.name for found in page.items if sizing.is_pool(found.read(ClusterQueue))]
 
 
 class _Namespaces:

@@ -71,6 +71,7 @@ class Core:
     trusted: str
     queues: Visibility
     app: App
+    tls: ssl.SSLContext | None
 
 
 @contextlib.asynccontextmanager
@@ -113,11 +114,12 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
         application.expect_more()
         components = {**controllers(store, clock, scheduler, quota), **_renewal(secure, clock)}
         await stack.enter_async_context(kept_running(components, clock))
+        context = None if secure is None else secure.context
         await stack.enter_async_context(
             listening(
                 application,
                 on_close=application.close,
-                tls=None if secure is None else secure.context,
+                tls=context,
                 sockets=place.sockets,
                 trusted_proxies=settings.platform.security.trusted_proxies,
             )
@@ -125,7 +127,9 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
         _log.info("Muster %s answers at %s", VERSION, place.url)
         kubeconfig, trusted = settings.data / "kubeconfig", _trusted(settings.platform.security.tls)
         write_private(kubeconfig, raw.to_yaml(_kubeconfig(place.url, tokens.admin, trusted)))
-        yield Core(store, clock, place, kubeconfig, tokens, local_logs, metrics, live, trusted, queues, application)
+        yield Core(
+            store, clock, place, kubeconfig, tokens, local_logs, metrics, live, trusted, queues, application, context
+        )
 
 
 @contextlib.asynccontextmanager

@@ -117,6 +117,14 @@ class Tasks(Section, frozen=True):
     memory: str = "128Mi"
 
 
+class Proxy(Section, frozen=True):
+    """Services of tasks. `port`: where browsers are shown their pages, apart from the API; none where that is at the
+    server's own address. `url`: how browsers reach that port, where it is not at the host by which they reach us."""
+
+    port: Port | None = None
+    url: str = ""
+
+
 class RetentionPolicy(Section, frozen=True):
     """`log_retention_days`: how long after a task's end its log is kept; -1 for ever."""
 
@@ -146,6 +154,7 @@ class PlatformSettings(Section, frozen=True):
     log: Log = Log()
     task_container_defaults: Mapping[str, JSON] = {}
     tasks: Tasks = Tasks()
+    proxy: Proxy = Proxy()
     retention_policy: RetentionPolicy = RetentionPolicy()
     webhooks: Webhooks = Webhooks()
     scheduler: str = ""

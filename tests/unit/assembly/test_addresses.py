@@ -10,7 +10,7 @@ import pytest
 from muster.api import errors
 from muster.assembly import addresses, sso
 from muster.server import activation
-from muster.settings.sections import OidcProvider, PlatformSettings, Security, Tls
+from muster.settings.sections import OidcProvider, PlatformSettings, Proxy, Security, Tls
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,12 @@ from muster.settings.sections import OidcProvider, PlatformSettings, Security, T
         (PlatformSettings(url="muster.example.org"), "url: write it as https://"),
         (PlatformSettings(url="https://muster.example.org/below"), "url: write it as https://"),
         (PlatformSettings(url="ftp://muster.example.org"), "url: write it as https://"),
+        (PlatformSettings(proxy=Proxy(url="https://m.org")), "proxy.url: needs proxy.port"),
+        (PlatformSettings(proxy=Proxy(port=1, url="m.org")), "proxy.url: write it as https://"),
+        (
+            PlatformSettings(url="https://m.org", proxy=Proxy(port=1, url="https://p.org:8443")),
+            "proxy.url: must have the host of url, m.org",
+        ),
         (PlatformSettings(security=Security(trusted_proxies=["10.0.0.1", "x"])), "security.trusted_proxies[1]: 'x'"),
         (PlatformSettings(security=Security(trusted_proxies=["10.0.0.1/8"])), "security.trusted_proxies[0]: 10.0.0.1"),
     ],
