@@ -29,6 +29,8 @@ _INSTEAD: Final[Mapping[str, str]] = {
 def parse(document: JSON) -> SearcherConfig | list[FieldError]:
     errors: list[FieldError] = []
     section = Section(document, "searcher", errors)
+    if errors:
+        return errors
     name = section.required_text("name")
     if name not in _READERS:
         if name:
@@ -89,8 +91,12 @@ def _halving(section: Section) -> Document:
     if values["max_time"] is None:
         message = "Required value: trials are compared at parts of it"
         section.errors.append(fields.required(section.at("max_time"), message))
-    stop_once = section.flag("stop_once") if section.has("stop_once") else None
-    return {**values, "divisor": _divisor(section), "stop_once": stop_once}
+    stop_once = section.flag("stop_once")
+    return {
+        **values,
+        "divisor": _divisor(section),
+        "stop_once": stop_once if section.has("stop_once") else None,
+    }
 
 
 def _async_halving(section: Section) -> Document:
@@ -151,7 +157,8 @@ def _required_number(section: Section, name: str, most: int) -> int:
 
 
 def _number_or_none(section: Section, name: str, least: int) -> int | None:
-    return section.number(name, least, least=least) if section.has(name) else None
+    found = section.number(name, least, least=least)
+    return found if section.has(name) else None
 
 
 def _divisor(section: Section) -> float:
@@ -162,12 +169,10 @@ def _divisor(section: Section) -> float:
 
 
 def _percentile(section: Section) -> float | None:
-    if not section.has("percentile"):
-        return None
     found = section.fraction("percentile")
     if not 0 <= found <= 100:
         section.errors.append(fields.invalid(section.at("percentile"), found, "must be from 0 to 100"))
-    return found
+    return found if section.has("percentile") else None
 
 
 def _word(section: Section, name: str, words: type[StrEnum], default: StrEnum) -> StrEnum:

@@ -25,6 +25,7 @@ from muster.search.protocol import ExitReason
 from muster.search.randomness import Source
 
 _SEEDS: Final = 2**32
+_WORST: Final = 1e300  # told of metrics that are not finite: pruners reckon with them, and warn of NaN and infinities
 _NAME: Final = "search"  # some pruners divide trials by the study's name, so it must not be random
 
 
@@ -71,14 +72,15 @@ class Studied:
         return self._space.document([_value(axis, params.get(name)) for name, axis in self._axes.items()])
 
     def report(self, number: int, metric: float, length: float) -> bool:
-        asked, step = self._asked[number], int(length)
-        is_better = asked.best is None or (metric < asked.best) == self._config.smaller_is_better
-        if isfinite(metric) and is_better:
+        asked, step, is_minimised = self._asked[number], int(length), self._config.smaller_is_better
+        if not isfinite(metric):
+            metric = _WORST if is_minimised else -_WORST
+        elif asked.best is None or (metric < asked.best) == is_minimised:
             asked.best = metric
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         if step not in self._storage.get_trial(trial_id).intermediate_values:  # Optuna's steps are whole
             self._storage.set_trial_intermediate_value(trial_id, step, metric)
-            asked.is_pruned = self._study.pruner.prune(self._study, self._storage.get_trial(trial_id))
+            asked.is_pruned = bool(self._study.pruner.prune(self._study, self._storage.get_trial(trial_id)))
         return asked.is_pruned
 
     def close(self, number: int, reason: ExitReason | None) -> None:

@@ -50,13 +50,17 @@ def checked(searcher: JSON, hyperparameters: JSON) -> Checked | list[FieldError]
 def _missing(config: Optuna) -> FieldError | None:
     """Packages that are not installed here."""
     packages = ("optuna", *_PACKAGES.get(config.sampler, ()))
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    missing = [name for name in packages if not _is_installed(name)]
     if not missing:
         return None
     install = dict.fromkeys("torch" if name == "torch" else "muster[search]" for name in missing)
     path = "searcher.name" if "optuna" in missing else "searcher.sampler"
     message = f"needs {' and '.join(missing)} where the server runs: install {' and '.join(install)}"
     return fields.forbidden(path, message)
+
+
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 def created(config: SearcherConfig, hyperparameters: Space, seed: int) -> Searcher:

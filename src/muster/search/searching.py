@@ -137,8 +137,10 @@ class Search:
             return []
         trial.reason = event.reason
         self._brackets.exit(trial.number, event.reason)
-        # Whoever finds its hyperparameters invalid may still run: others of its processes wait for it.
-        return self._stop(event.request_id, trial) if event.reason is ExitReason.INVALID_HP else []
+        if event.reason is not ExitReason.INVALID_HP:
+            return []
+        # It says so, and may still run. Another is made for it at once if there is room beside it.
+        return self._stop(event.request_id, trial) + self._continued()
 
     def _closed(self, request_id: RequestId, trial: Running) -> list[Action]:
         state = self._state
