@@ -287,6 +287,12 @@ async def test_a_page_of_another_site_cannot_use_a_session(at: World) -> None:
             assert reply.status == 200
 
 
+async def test_a_session_that_was_put_before_another_is_not_believed(at: World) -> None:
+    for cookies, status in (("auth=editor; auth=viewer", 401), ("auth=editor; x=1; auth=editor", 200)):
+        async with at.client.get(f"{at.url}/proxy/notebook/", headers={"Cookie": cookies}) as reply:
+            assert reply.status == status
+
+
 # What is not there
 
 

@@ -48,11 +48,11 @@ def token_of(headers: Mapping[str, str]) -> str:
 
 
 def cookie(headers: Mapping[str, str], name: str) -> str:
-    for pair in headers.get("cookie", "").split(";"):
-        found, _, value = pair.strip().partition("=")
-        if found == name:
-            return value.strip('"')
-    return ""
+    """Empty also where there are several that differ: a script in a page of some task may have put another one before
+    ours, so that somebody acts as somebody else without noticing."""
+    pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
+    found = {value.strip('"') for each, _, value in pairs if each == name}
+    return found.pop() if len(found) == 1 else ""
 
 
 def check_origin(method: str, headers: Mapping[str, str]) -> None:
