@@ -49,9 +49,9 @@ class Authorizer:
             return
         if workspace is not None and not await self.allows(caller, Permission.VIEW_WORKSPACE, workspace):
             raise Hidden(not_found(workspace).message)
-        where = "in the cluster" if workspace is None else f"in workspace {workspace}"
+        where = "the whole cluster" if workspace is None else f"workspace {workspace}"
         raise errors.Forbidden(
-            f"user {caller.username!r} may not {permission} {where}; an administrator can assign a role"
+            f"user {caller.username!r} may not {permission}; an administrator can assign a role in {where}"
         )
 
     async def allows(self, caller: Caller, permission: Permission, workspace: WorkspaceId | None = None) -> bool:

@@ -49,10 +49,12 @@ class Remover:
         self._asked = asyncio.Event()
 
     async def delete_workspace(self, by: By, workspace: WorkspaceId) -> bool:
-        """Whether it is gone already. Raises NotFound, BadRequest."""
+        """Whether it is gone already. Asked again meanwhile, it changes nothing. Raises NotFound, BadRequest."""
 
         def mark(connection: Connection) -> bool:
             found = workspaces.get(connection, workspace)
+            if found.state is State.DELETING:
+                return False
             workspaces.must_be_mutable(found)
             connection.execute(update(WORKSPACES).where(WORKSPACES.c.id == workspace).values(_MARK))
             connection.execute(update(PROJECTS).where(PROJECTS.c.workspace_id == workspace).values(_MARK))
@@ -67,17 +69,19 @@ class Remover:
         return False
 
     async def delete_project(self, by: By, project: ProjectId) -> bool:
-        """Whether it is gone already. Raises NotFound, BadRequest."""
+        """As `delete_workspace`."""
 
-        def mark(connection: Connection) -> WorkspaceId:
+        def mark(connection: Connection) -> WorkspaceId | None:
             found = projects.get(connection, project)
+            if found.state is State.DELETING:
+                return None
             projects.must_be_mutable(found)
             connection.execute(update(PROJECTS).where(PROJECTS.c.id == project).values(_MARK))
             note(connection, self._clock.now(), by, Deed("project.delete", found.name))
             return found.workspace
 
         workspace = await self._database.write(mark)
-        if not await self._is_occupied(workspace, project):
+        if workspace is not None and not await self._is_occupied(workspace, project):
             await self._remove_project(project)
             return True
         self._asked.set()

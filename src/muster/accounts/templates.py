@@ -60,18 +60,19 @@ class Templates:
         return await self._database.read(read)
 
     async def create(self, by: By, wanted: Template, *, instead: bool = False) -> Template:
-        """`instead`: of one of that name, which then keeps its workspace. Raises AlreadyExists, NotFound."""
+        """`instead`: of one of that name in that workspace. Raises AlreadyExists, NotFound."""
 
         def change(connection: Connection) -> Template:
             name = names.checked("name", wanted.name)
             workspaces.get(connection, wanted.workspace)
-            if connection.scalar(select(TEMPLATES.c.name).where(TEMPLATES.c.name == name)) is None:
+            place = connection.scalar(select(TEMPLATES.c.workspace_id).where(TEMPLATES.c.name == name))
+            if place is None:
                 values = {"name": name, "workspace_id": wanted.workspace, "config": wanted.config}
                 connection.execute(insert(TEMPLATES).values(values))
-            elif instead:
+            elif instead and place == wanted.workspace:
                 connection.execute(update(TEMPLATES).where(TEMPLATES.c.name == name).values(config=wanted.config))
             else:
-                raise errors.AlreadyExists(f"name: there is a template {name!r} already")
+                raise taken(name)
             note(connection, self._clock.now(), by, Deed("template.create", name))
             return get(connection, name)
 
@@ -123,6 +124,11 @@ def get(connection: Connection, name: str) -> Template:
 
 def not_found(name: str) -> errors.NotFound:
     return errors.NotFound(f"template {name[: names.LONGEST]!r} not found")
+
+
+def taken(name: str) -> errors.AlreadyExists:
+    """Names are the cluster's: that one is taken shows also who may not see by what."""
+    return errors.AlreadyExists(f"name: there is a template {name!r} already")
 
 
 def _template(row: Row[tuple[object, ...]]) -> Template:

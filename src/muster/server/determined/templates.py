@@ -1,6 +1,7 @@
 """Templates of configuration."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from muster.accounts import templates as books
@@ -100,14 +101,17 @@ class _Templates:
         return TemplateReply(template=_told(await self._templates.create(acting.by(call), _wanted(asked))))
 
     async def put(self, call: Call, asked: PostTemplate) -> TemplateReply:
-        """Also where one is there: then its own workspace must allow it."""
+        """Also where one is there, which keeps its workspace: then that one must allow it."""
         wanted = _wanted(asked)
         try:
             present = await self._templates.get(wanted.name)
         except errors.NotFound:
             pass
         else:
+            if not await self._authorizer.allows(call.caller, Permission.VIEW_TEMPLATES, present.workspace):
+                raise books.taken(wanted.name)
             await self._authorizer.check(call.caller, Permission.EDIT_TEMPLATES, present.workspace)
+            wanted = replace(wanted, workspace=present.workspace)
         made = await self._templates.create(acting.by(call), wanted, instead=True)
         return TemplateReply(template=_told(made))
 

@@ -202,6 +202,20 @@ async def test_a_user_may_be_called_like_a_word_of_ours(api: Api) -> None:
         assert found["user"]["username"] == username
 
 
+async def test_a_template_of_others_is_not_replaced_nor_told_of(api: Api) -> None:
+    await api("POST", "/workspaces", {"name": "other"})
+    editor, viewer = await api.new_user("ed", "Editor", 3), await api.new_user("vic", "Editor", 3)
+    assert viewer.caller is not None
+    await api.ground.grant(viewer.caller.user, "Viewer", 2)
+    for caller, status, told in ((editor, 409, "already"), (viewer, 403, "edit templates")):
+        with pytest.raises(Refused, match=told) as caught:
+            await caller("PUT", "/templates/tpl", {"config": {"mine": 1}, "workspaceId": 3})
+        assert caught.value.status == status
+    await api.ground.grant(viewer.caller.user, "Editor", 2)
+    kept = await viewer("PUT", "/templates/tpl", {"config": {"mine": 1}, "workspaceId": 3})
+    assert kept["template"] == {"name": "tpl", "config": {"mine": 1}, "workspaceId": 2}
+
+
 async def test_whoever_makes_a_workspace_administrates_it(api: Api) -> None:
     maker = await api.new_user("max", "WorkspaceCreator")
     made = (await maker("POST", "/workspaces", {"name": "mine"}))["workspace"]
