@@ -296,13 +296,13 @@ def _storage(wanted: Mapping[str, JSON], before: Workspace | None) -> Document |
     if wanted.get("type") not in _STORAGES:
         raise errors.BadRequest(f"checkpointStorageConfig.type: must be one of {', '.join(_STORAGES)}")
     known = before.checkpoint_storage if before is not None else None
-    return {name: _unhidden(value, raw.dig(known, name)) for name, value in wanted.items()}
+    return {name: unhidden(value, raw.dig(known, name)) for name, value in wanted.items()}
 
 
-def _unhidden(value: JSON, known: JSON) -> JSON:
+def unhidden(value: JSON, known: JSON) -> JSON:
     """What was shown without its secrets may come back so: then they stay as they are."""
     if value == HIDDEN and known is not None:
         return known
     if isinstance(value, dict):
-        return {name: _unhidden(inner, raw.dig(known, name)) for name, inner in value.items()}
+        return {name: unhidden(inner, raw.dig(known, name)) for name, inner in value.items()}
     return value

@@ -19,6 +19,7 @@ Document: TypeAlias = dict[str, Any]
 """A mutable JSON object that the holder owns."""
 
 MAX_OBJECT_BYTES = 1_572_864  # 1.5 MiB: what etcd takes, so an object that fits here fits on Kubernetes
+MAX_YAML_DEPTH = 200  # far more than any object has; what the C loader can take ends somewhere in the thousands
 
 _MAPPINGS = (dict, Mapping)  # most are plain dictionaries: those are found out at once, the others asked slowly
 _encoder = msgspec.json.Encoder()
@@ -46,10 +47,25 @@ def as_object(value: JSON) -> Document:
 def decode_yaml(text: bytes | str) -> list[Document]:
     """Decode a YAML stream: its non-empty documents, `List` kinds flattened. Raises BadRequest with line and column."""
     try:
-        documents = list(yaml.load_all(text, Loader=_Loader))
+        check_depth(text)
+        documents = list(yaml.load_all(text, Loader=YamlLoader))
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise errors.BadRequest(f"the file is not valid YAML: {error}") from error
     return list(_flatten(documents))
+
+
+def check_depth(text: bytes | str) -> None:
+    """Of YAML, before it is loaded. The loader, which is in C, has no bound of its own: a text that nests deep enough
+    would end the process. Raises YAMLError."""
+    depth = 0
+    for event in yaml.parse(text, Loader=YamlLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_YAML_DEPTH:
+                where: JSON = event.start_mark
+                raise yaml.MarkedYAMLError(None, None, f"there are more than {MAX_YAML_DEPTH} levels", where)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _flatten(documents: Sequence[JSON]) -> Iterator[Document]:
@@ -106,13 +122,13 @@ def type_name(value: JSON) -> str:
     return names.get(type(value), "null" if value is None else type(value).__name__)
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML 1.1 without timestamps: Kubernetes reads `2024-01-01` as a string."""
 
 
-_Loader.yaml_implicit_resolvers = {
+YamlLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+    for first, resolvers in YamlLoader.yaml_implicit_resolvers.items()
 }
 
 

@@ -3,10 +3,9 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Final
 
-from muster.api import errors, raw
+from muster.api import errors, fields, raw
 from muster.api.raw import JSON, Document
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -154,14 +153,8 @@ class Fields:
     def finish(self) -> None:
         for name in self._values:
             if name not in self._known:
-                self.problem(str(name)[:80], f"unknown key; {nearest(str(name), self._known)}")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """What to tell whoever gave a name that is none of those known."""
-    names = sorted(known)
-    close = get_close_matches(name, names, 1)
-    return f"did you mean {close[0]}?" if close else f"known are {', '.join(names)}"
+                hint = fields.nearest(str(name), self._known) or f"; known are {', '.join(sorted(self._known))}"
+                self.problem(str(name)[:80], f"unknown key{hint}")
 
 
 def duration(value: JSON) -> float | None:

@@ -1,11 +1,12 @@
 """Sections that the configurations of tasks and of trials share: the environment, and what of a node they see. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
+from muster.api import errors
 from muster.api.raw import JSON, Document
 from muster.tasks.config_fields import Fields
 from muster.tasks.task_config import DEVICES, BindMount, ConfigPort, Environment
@@ -124,3 +125,15 @@ def mounts_refused(mounts: Sequence[BindMount], trusted: Mapping[str, JSON], all
     for number, mount in enumerate(mounts):
         if mount.host_path not in known and not allowed.allows(mount.host_path):
             yield allowed.refusal(f"bind_mounts[{number}].host_path", mount.host_path)
+
+
+def placed(wanted: str, default_pool: str, available: Iterable[str]) -> str:
+    """The pool that it will run in. `default_pool`: the workspace's own; empty for the cluster's. Raises BadRequest
+    where the workspace may not use it."""
+    pool = wanted or default_pool
+    known = list(available)
+    if pool and pool not in known:
+        raise errors.BadRequest(
+            f"config: resources.resource_pool: this workspace has no pool {pool!r}; it has {', '.join(known) or 'none'}"
+        )
+    return pool

@@ -12,7 +12,6 @@ from typing import Final
 
 from muster.accounts import policies
 from muster.accounts.policies import Constraints, Policy
-from muster.api import errors
 from muster.api.raw import JSON
 from muster.engines.protocol import DEFAULT_PRIORITY
 from muster.tasks import config_fields, config_sections
@@ -127,14 +126,8 @@ def _resources(kind: TaskType, fields: Fields) -> Resources:
 
 
 def placed(config: TaskConfig, default_pool: str, available: Iterable[str]) -> TaskConfig:
-    """With the pool that it will run in. `default_pool`: the workspace's own; empty for the cluster's. Raises
-    BadRequest where the workspace may not use it."""
-    pool = config.resources.pool or default_pool
-    known = list(available)
-    if pool and pool not in known:
-        raise errors.BadRequest(
-            f"config: resources.resource_pool: this workspace has no pool {pool!r}; it has {', '.join(known) or 'none'}"
-        )
+    """See `config_sections.placed`."""
+    pool = config_sections.placed(config.resources.pool, default_pool, available)
     return replace(config, resources=replace(config.resources, pool=pool))
 
 
