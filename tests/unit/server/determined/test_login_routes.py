@@ -16,6 +16,7 @@ from muster.testing.accounts import PASSWORD, Ground
 from muster.testing.asgi import AsgiClient, Reply
 from muster.testing.servers import app_for
 
+pytestmark = pytest.mark.postgres
 LOGIN, ROOT = "/api/v1/auth/login", Caller(UserId(1), "admin", is_admin=True)
 
 
