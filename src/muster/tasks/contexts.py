@@ -167,6 +167,16 @@ class Contexts:
         """False where the other has none."""
         return await asyncio.to_thread(self._copy, source, task)
 
+    def rename(self, task: str, new: str) -> None:
+        """Durable when it returns. Where it has none, the other has none afterwards."""
+        try:
+            os.replace(self._path(task), self._path(new))
+        except FileNotFoundError:
+            self._path(new).unlink(missing_ok=True)
+            return
+        with _opened(self._directory) as directory:
+            os.fsync(directory)
+
     async def get(self, task: str) -> bytes:
         """A tar.gz; empty where there is none."""
         return await asyncio.to_thread(self._get, task)

@@ -28,9 +28,12 @@ _WHO: Final = (
 
 
 def description(kind: TaskType, choose: Callable[[int], int]) -> str:
+    return f"{kind.words} ({made_up(choose)})"
+
+
+def made_up(choose: Callable[[int], int]) -> str:
     """`choose`: a number below the one given."""
-    words = (words[choose(len(words))] for words in (_HOW, _LIKE, _WHO))
-    return f"{kind.words} ({'-'.join(words)})"
+    return "-".join(words[choose(len(words))] for words in (_HOW, _LIKE, _WHO))
 
 
 @dataclass(frozen=True, slots=True)

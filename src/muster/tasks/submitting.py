@@ -13,7 +13,6 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from muster.accounts.audit import By, Deed, note
-from muster.accounts.authorizing import Authorizer
 from muster.accounts.callers import WorkspaceId
 from muster.accounts.permissions import Permission
 from muster.accounts.policies import Workload
@@ -130,7 +129,7 @@ class Submitter:
             raise errors.BadRequest(f"workspaceId: workspace {workspace.name!r} is archived or being deleted")
         layers = Layers(
             defaults=settings.defaults.config,
-            template=await self._template(by, wanted.template),
+            template=await find_template(accounts, by, wanted.template),
             user=wanted.config,
             policies=await accounts.policies.applying(Workload.TASK, wanted.workspace),
         )
@@ -229,15 +228,6 @@ class Submitter:
 
     # Inside
 
-    async def _template(self, by: By, name: str) -> Document:
-        if not name:
-            return {}
-        found = await self._services.accounts.templates.get(name)
-        authorizer: Authorizer = self._services.accounts.authorizer
-        if not await authorizer.allows(by.caller, Permission.VIEW_TEMPLATES, found.workspace):
-            raise errors.NotFound(f"template {name[:80]!r} not found")
-        return found.config
-
     async def _means(self, by: By, wanted: Submission, task: str) -> Means:
         events = None
         if wanted.kind is TaskType.TENSORBOARD and (wanted.experiments or wanted.trials):
@@ -314,6 +304,16 @@ class Submitter:
         pools = await self._services.pools.pools()
         found = [pool for pool in pools if pool.name == config.resources.pool]
         return "cuda" if found and found[0].slot_resource == GPU else "cpu"
+
+
+async def find_template(accounts: AccountServices, by: By, name: str) -> Document:
+    """`name`: empty for none. Raises NotFound, also where it may not be seen."""
+    if not name:
+        return {}
+    found = await accounts.templates.get(name)
+    if not await accounts.authorizer.allows(by.caller, Permission.VIEW_TEMPLATES, found.workspace):
+        raise errors.NotFound(f"template {name[:80]!r} not found")
+    return found.config
 
 
 async def _tried(act: Coroutine[None, None, Sequence[Caveat]]) -> Sequence[Caveat] | Exception:
