@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from muster.accounts import policies
 from muster.accounts.audit import By, Deed, note
+from muster.accounts.authorizing import Hidden
 from muster.accounts.callers import Caller, WorkspaceId
 from muster.accounts.permissions import Permission
 from muster.accounts.policies import Workload
@@ -88,7 +89,7 @@ class Tasks:
         if not is_own and not await self._services.accounts.authorizer.allows(
             caller, Permission.VIEW_TASKS, found.workspace
         ):
-            raise task_records.not_found(task)
+            raise Hidden(task_records.not_found(task).message)
         return found
 
     async def list(self, caller: Caller, chosen: TaskFilter) -> Page[Task]:
