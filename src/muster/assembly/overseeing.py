@@ -81,7 +81,6 @@ async def oversight(
             ),
             components={
                 "views of the cluster": watch.run,
-                "webhooks": hooks.run,
                 "deliveries of webhooks": shipper.run,
                 "patterns of webhooks": scanner.run,
             },

@@ -62,6 +62,7 @@ TASKS: Final = Table(
     Column("ended", Double),
     Index("ix_tasks_job_id", "job_id"),
     Index("ix_tasks_type_ended", "type", "ended"),
+    Index("ix_tasks_ended", "ended"),  # those that run are few among those that ever did
     Index("ix_tasks_workspace_id", "workspace_id"),
     Index("ix_tasks_parent_id", "parent_id"),
 )  # fmt: skip
@@ -88,7 +89,7 @@ ALLOCATIONS: Final = Table(
     Column("state", Text, nullable=False),  # of its machine
     Index("ix_allocations_task_id", "task_id"),
     Index("ix_allocations_is_open", "is_open"),
-    Index("ix_allocations_started", "started"),
+    Index("ix_allocations_started_ended", "started", "ended"),
 )  # fmt: skip
 
 ACCELERATORS: Final = Table(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, insert, select, text, update
 
@@ -21,6 +21,8 @@ _LINES_OF_ID: Final = 4096
 _PAGE_LINES: Final = 1000
 _PAGE_BYTES: Final = 512 * 1024
 _PAGE_CHUNKS: Final = 200
+_FETCHED_CHUNKS: Final = 8
+"""At a time: a page may be full with the first of them, and a chunk may be large."""
 _SENT_BYTES: Final = 64 * 1024
 _LOCK: Final = 0x6D757374_6C6F6773
 
@@ -49,6 +51,24 @@ class Fields:
     ranks: tuple[int, ...] = ()
     stdtypes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+
+    def joined(self, other: "Fields") -> "Fields":
+        return Fields(
+            _union(self.allocations, other.allocations),
+            _union(self.agents, other.agents),
+            _union(self.containers, other.containers),
+            _union(self.ranks, other.ranks),
+            _union(self.stdtypes, other.stdtypes),
+            _union(self.sources, other.sources),
+        )
+
+
+_Value = TypeVar("_Value", str, int)
+_ChunkRow: TypeAlias = "Row[int, str, str, str, str, int, bytes]"
+
+
+def _union(some: tuple[_Value, ...], others: tuple[_Value, ...]) -> tuple[_Value, ...]:
+    return tuple(sorted(set(some) | set(others)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +165,8 @@ def page_after(connection: Connection, task: str, after: int, chosen: Filter, en
     if newest <= after:
         return Page((), after, 0, is_last=True)
     query = _select(task, chosen).where(CHUNKS.c.id > after, CHUNKS.c.id <= newest).order_by(CHUNKS.c.id)
-    return _page(connection.execute(query.limit(_PAGE_CHUNKS)), task, chosen, encode, most, newest)
+    with connection.execute(query.limit(_PAGE_CHUNKS).execution_options(yield_per=_FETCHED_CHUNKS)) as rows:
+        return _page(rows, task, chosen, encode, most, newest)
 
 
 def page_before(connection: Connection, task: str, before: int, chosen: Filter, encode: Encode, most: int) -> Page:
@@ -153,11 +174,12 @@ def page_before(connection: Connection, task: str, before: int, chosen: Filter, 
     query = _select(task, chosen).order_by(CHUNKS.c.id.desc())
     if before:
         query = query.where(CHUNKS.c.id < before)
-    return _page(connection.execute(query.limit(_PAGE_CHUNKS)), task, chosen, encode, most, None)
+    with connection.execute(query.limit(_PAGE_CHUNKS).execution_options(yield_per=_FETCHED_CHUNKS)) as rows:
+        return _page(rows, task, chosen, encode, most, None)
 
 
 def _page(
-    rows: "Iterable[Row[tuple[object, ...]]]",
+    rows: Iterable[_ChunkRow],
     task: str,
     chosen: Filter,
     encode: Encode,
@@ -186,7 +208,7 @@ def _page(
     return Page(_joined(told), at_end if is_last else last, len(told), is_last)
 
 
-def _lines(row: "Row[tuple[object, ...]]", task: str, *, backwards: bool) -> Iterable[Stored]:
+def _lines(row: _ChunkRow, task: str, *, backwards: bool) -> Iterable[Stored]:
     origin = Origin(row.allocation_id, row.container_id, row.agent_id, row.source)
     first = row.id * _LINES_OF_ID
     stored = [Stored(first + place, task, origin, line) for place, line in enumerate(unpacked(row.body))]
@@ -249,17 +271,20 @@ def written_after(connection: Connection, chunk: int, most: int) -> list[Written
     return [Written(*row) for row in connection.execute(query.order_by(CHUNKS.c.id).limit(most))]
 
 
-def fields(connection: Connection, task: str) -> Fields:
+def fields(connection: Connection, task: str, after: int = 0) -> tuple[Fields, int]:
+    """Of the chunks that came after that one; and the last of them."""
+    newest = _newest(connection, task)
     columns = (
         CHUNKS.c.allocation_id, CHUNKS.c.agent_id, CHUNKS.c.container_id, CHUNKS.c.ranks, CHUNKS.c.stdtypes,
         CHUNKS.c.source,
     )  # fmt: skip
     found: tuple[set[str], ...] = tuple(set() for _ in columns)
-    for row in connection.execute(select(*columns).where(CHUNKS.c.task_id == task).distinct()):
+    here = (CHUNKS.c.task_id == task, CHUNKS.c.id > after, CHUNKS.c.id <= newest)
+    for row in connection.execute(select(*columns).where(*here).distinct()):
         for column, values, value in zip(columns, found, row, strict=True):
             values.update(value.split(",") if column.name in ("ranks", "stdtypes") else (value,))
     allocations, agents, containers, ranks, stdtypes, sources = (tuple(sorted(each - {""})) for each in found)
-    return Fields(allocations, agents, containers, tuple(sorted(map(int, ranks))), stdtypes, sources)
+    return Fields(allocations, agents, containers, tuple(sorted(map(int, ranks))), stdtypes, sources), newest
 
 
 def progress(connection: Connection, tasks: Collection[str]) -> Mapping[str, Progress]:

@@ -151,15 +151,19 @@ class TaskLogs:
         return await self._database.read(lambda connection: log_records.workspace(connection, task))
 
     async def fields(self, task: str) -> Fields:
-        return await self._database.read(lambda connection: log_records.fields(connection, task))
+        return (await self._fields(task, 0))[0]
+
+    async def _fields(self, task: str, after: int) -> tuple[Fields, int]:
+        return await self._database.read(lambda connection: log_records.fields(connection, task, after))
 
     async def follow_fields(self, task: str) -> AsyncIterator[Fields]:
         """Again whenever there is more of them, until the task has ended."""
-        told: Fields | None = None
+        told, after = None, 0
         async with self._tails.followed(task) as tail:
             while True:
                 version, is_over = tail.version, tail.end is not None
-                found = await self.fields(task)
+                more, after = await self._fields(task, after)
+                found = more if told is None else told.joined(more)
                 if found != told:
                     told = found
                     yield found

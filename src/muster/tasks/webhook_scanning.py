@@ -129,9 +129,11 @@ class LogScanner:
     def _new(self, connection: Connection, step: _Step) -> list[tuple[Webhook, LogMatched]]:
         """What nobody was told before. Raises Conflict where another server has looked there meanwhile."""
         webhook_records.scanned(connection, step.start, step.end)
+        there = {webhook.id for webhook in webhook_records.listed(connection)} if step.found else set()
         return [
             (each.webhook, each.what)
             for each in step.found
+            if each.webhook.id in there
             if webhook_records.is_first_match(connection, each.what.task, each.trigger.id)
         ]
 

@@ -25,8 +25,6 @@ from muster.tasks.webhook_records import Delivery, NewDelivery
 from muster.tasks.webhook_rules import NewWebhook, Subject, Trigger, Webhook, WebhookId, concerns
 from muster.tasks.webhook_sending import Outcome, Taken
 
-_REREAD_SECONDS: Final = 30.0
-"""Another server on the same records may have changed them."""
 _LONGEST_TITLE: Final = 250
 _LONGEST_DESCRIPTION: Final = 4096
 _MOST_DEAD: Final = 200
@@ -61,7 +59,7 @@ async def no_experiments(_caller: Caller, _id: int) -> Experiment | None:
 
 
 class Webhooks:
-    """`run` keeps what is remembered of them fresh; `wake` is called when something waits to be sent."""
+    """Whoever sends is woken when something waits: `on_enqueued`."""
 
     def __init__(
         self,
@@ -79,17 +77,10 @@ class Webhooks:
         self._new_id = new_id
         self._base_url = base_url.rstrip("/")
         self._find_experiment = find_experiment
-        self._known: Sequence[Webhook] | None = None
         self._wakes: list[Callable[[], None]] = []
 
     def on_enqueued(self, wake: Callable[[], None]) -> None:
         self._wakes.append(wake)
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            await self._reread()
-            await self._clock.sleep(_REREAD_SECONDS)
 
     # What there is
 
@@ -111,9 +102,7 @@ class Webhooks:
             note(connection, self._clock.now(), by, Deed("webhook.create", made.name))
             return made
 
-        made = await self._database.write(change)
-        await self._reread()
-        return made
+        return await self._database.write(change)
 
     async def set_url(self, by: By, id: int, url: str) -> Webhook:
         """Also for what waits already. Raises BadRequest, NotFound."""
@@ -126,9 +115,7 @@ class Webhooks:
             note(connection, self._clock.now(), by, Deed("webhook.change", found.name, "url"))
             return webhook_records.get(connection, id)
 
-        changed = await self._database.write(change)
-        await self._reread()
-        return changed
+        return await self._database.write(change)
 
     async def delete(self, by: By, id: int) -> None:
         """With all that waits for it. Raises NotFound."""
@@ -139,7 +126,6 @@ class Webhooks:
             note(connection, self._clock.now(), by, Deed("webhook.delete", found.name))
 
         await self._database.write(change)
-        await self._reread()
 
     async def test(self, id: int) -> None:
         """Sends it something now. Raises NotFound, and BadRequest where that was not taken."""
@@ -172,10 +158,6 @@ class Webhooks:
         self._wake()
         return count
 
-    def known(self) -> Sequence[Webhook]:
-        """As last read: for those who cannot wait."""
-        return self._known or ()
-
     # What happens
 
     async def state_changed(self, about: Experiment) -> None:
@@ -195,17 +177,17 @@ class Webhooks:
 
     async def tell(self, what: Happening, about: Subject, is_meant: Callable[[Trigger], bool]) -> None:
         """Queues it for each trigger that it concerns and that `is_meant`."""
-        if self._known is None:
-            await self._reread()
-        meant = [
-            (webhook, what)
-            for webhook in self.known()
-            if concerns(webhook, about)
-            for trigger in webhook.triggers
-            if trigger.type is what.type and is_meant(trigger)
-        ]
-        if meant:
-            await self.queue(lambda _: meant)
+
+        def meant(connection: Connection) -> Sequence[tuple[Webhook, Happening]]:
+            return [
+                (webhook, what)
+                for webhook in webhook_records.listed(connection)
+                if concerns(webhook, about)
+                for trigger in webhook.triggers
+                if trigger.type is what.type and is_meant(trigger)
+            ]
+
+        await self.queue(meant)
 
     async def queue(self, meant: Callable[[Connection], Sequence[tuple[Webhook, Happening]]]) -> None:
         """Queues what is meant for whom, in the transaction in which that is decided."""
@@ -213,9 +195,8 @@ class Webhooks:
 
         def change(connection: Connection) -> list[WebhookId]:
             found = meant(connection)
-            there = {webhook.id for webhook in webhook_records.listed(connection)} if found else set()
             events = {what: self._event(what) for _, what in found}
-            made = [self._made(webhook, events[what]) for webhook, what in found if webhook.id in there]
+            made = [self._made(webhook, events[what]) for webhook, what in found]
             return webhook_records.enqueue(connection, made, now)
 
         for full in await self._database.write(change):
@@ -235,9 +216,6 @@ class Webhooks:
             return None
         facts = ExperimentFacts(0, found.name, "ACTIVE", workspace=found.workspace_name)
         return Experiment(webhook_rules.subject(found.workspace, found.config), facts)
-
-    async def _reread(self) -> None:
-        self._known = await self._database.read(webhook_records.listed)
 
     def _wake(self) -> None:
         for wake in self._wakes:

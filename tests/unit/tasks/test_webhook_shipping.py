@@ -292,6 +292,19 @@ async def test_two_servers_tell_it_once(clock: VirtualClock) -> None:
 
 
 @on_virtual_time
+async def test_a_webhook_that_goes_while_logs_are_looked_through_hears_nothing(clock: VirtualClock) -> None:
+    world = await a_world(clock)
+    gone = await world.webhook(LOG)
+    await world.webhook(LOG, name="stays")
+    await world.written("plain", "out of memory")
+    advancing = asyncio.create_task(world.scanner.advance())
+    await asyncio.sleep(0)
+    await world.webhooks.delete(SYSTEM, gone.id)
+    await advancing
+    assert await world.waiting() == 1
+
+
+@on_virtual_time
 async def test_without_patterns_nothing_is_looked_through(clock: VirtualClock) -> None:
     world = await a_world(clock)
     await world.webhook(STATE)

@@ -47,6 +47,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_tasks")),
     )
+    op.create_index("ix_tasks_ended", "tasks", ["ended"], unique=False)
     op.create_index("ix_tasks_job_id", "tasks", ["job_id"], unique=False)
     op.create_index("ix_tasks_parent_id", "tasks", ["parent_id"], unique=False)
     op.create_index("ix_tasks_type_ended", "tasks", ["type", "ended"], unique=False)
@@ -76,7 +77,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_allocations")),
     )
     op.create_index("ix_allocations_is_open", "allocations", ["is_open"], unique=False)
-    op.create_index("ix_allocations_started", "allocations", ["started"], unique=False)
+    op.create_index("ix_allocations_started_ended", "allocations", ["started", "ended"], unique=False)
     op.create_index("ix_allocations_task_id", "allocations", ["task_id"], unique=False)
     op.create_table(
         "accelerators",
@@ -95,13 +96,14 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("accelerators")
     op.drop_index("ix_allocations_task_id", table_name="allocations")
-    op.drop_index("ix_allocations_started", table_name="allocations")
+    op.drop_index("ix_allocations_started_ended", table_name="allocations")
     op.drop_index("ix_allocations_is_open", table_name="allocations")
     op.drop_table("allocations")
     op.drop_index("ix_tasks_workspace_id", table_name="tasks")
     op.drop_index("ix_tasks_type_ended", table_name="tasks")
     op.drop_index("ix_tasks_parent_id", table_name="tasks")
     op.drop_index("ix_tasks_job_id", table_name="tasks")
+    op.drop_index("ix_tasks_ended", table_name="tasks")
     op.drop_table("tasks")
     op.drop_table("jobs")
     op.drop_table("heartbeats")

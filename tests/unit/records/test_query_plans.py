@@ -1,0 +1,67 @@
+"""Questions that are asked again and again find what they look for by an index, however much has been before."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, event, text
+
+from muster.api.meta import Instant
+from muster.records import Database
+from muster.tasks import cluster_views, log_records, usage, webhook_records
+from muster.tasks.log_filters import EVERYTHING
+from muster.tasks.webhook_records import Besides
+
+LARGE = ("tasks", "allocations", "task_log_chunks", "webhook_deliveries")
+
+
+def _encode(_line: object) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        cluster_views._holders,
+        lambda connection: list(usage._uses(connection, 5.0, 6.0)),
+        lambda connection: log_records.page_after(connection, "t", 0, EVERYTHING, _encode, 0),
+        lambda connection: log_records.page_before(connection, "t", 9, EVERYTHING, _encode, 0),
+        lambda connection: log_records.fields(connection, "t", 7),
+        lambda connection: log_records.progress(connection, ["t", "u"]),
+        lambda connection: log_records.written_after(connection, 5, 10),
+        log_records.newest,
+        lambda connection: webhook_records.due(connection, Instant(5.0), 5, Besides()),
+        lambda connection: webhook_records.next_due(connection, Besides()),
+        lambda connection: webhook_records.enqueue(connection, [], Instant(0.0)),
+    ],
+)
+async def test_no_large_table_is_read_from_end_to_end(tmp_path: Path, ask: Callable[[Connection], object]) -> None:
+    asked: list[tuple[str, object]] = []
+    database = await Database.at(tmp_path / "records.db")
+
+    def plans(connection: Connection) -> list[str]:
+        ask(connection)
+        event.remove(database._engine, "before_cursor_execute", note)
+        questions = [(sql, values) for sql, values in asked if sql.startswith("SELECT")]
+        return [
+            str(row[3])
+            for sql, values in questions
+            for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)  # type: ignore[arg-type]
+        ]
+
+    def note(_connection: object, _cursor: object, sql: str, values: object, *_rest: object) -> None:
+        asked.append((sql, values))
+
+    event.listen(database._engine, "before_cursor_execute", note)
+    found = await database.read(plans)
+    scanned = {match[1] for plan in found if (match := re.match(r"SCAN (\w+)(?! USING COVERING)", plan))}
+    await database.close()
+    assert not scanned & set(LARGE), found
+
+
+async def test_such_a_reading_would_be_noticed(tmp_path: Path) -> None:
+    database = await Database.at(tmp_path / "records.db")
+    plan = await database.read(lambda each: str(each.execute(text("EXPLAIN QUERY PLAN SELECT * FROM tasks")).one()[3]))
+    await database.close()
+    assert re.match(r"SCAN (\w+)(?! USING COVERING)", plan)
