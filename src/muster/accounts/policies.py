@@ -131,6 +131,18 @@ def violations(config: Mapping[str, JSON], held: Constraints) -> Sequence[str]:
     return found
 
 
+def check_change(change: Mapping[str, JSON], policies: Sequence[Policy]) -> None:
+    """What must not be asked for at first must not be had by changing it later. `change`: values of `resources` alone.
+    Raises BadRequest."""
+    broken = violations(change, constraints(policies))
+    if broken:
+        raise errors.BadRequest(broken[0])
+    fixed = merge(change, policies)["resources"]
+    for name, value in change["resources"].items():
+        if fixed[name] != value:
+            raise errors.BadRequest(f"resources.{name}: a policy fixes it at {fixed[name]}")
+
+
 def _over(weak: Document, strong: Document) -> Document:
     merged = dict(weak)
     for name, value in strong.items():

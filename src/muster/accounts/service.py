@@ -1,6 +1,6 @@
 """Users, their sessions and access tokens: who somebody is. What they may do is the Authorizer's question."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -183,7 +183,12 @@ class Accounts:
     async def close_task(self, task: str, allocation: str = "") -> None:
         """Ends all that a task holds, or what one of its runs does."""
         closed = await self._change(lambda connection, _: sessions.close_of_task(connection, task, allocation))
-        self._shown.drop(lambda _, shown: shown.caller.session in closed)
+        self.forget(closed)
+
+    def forget(self, closed: Collection[int]) -> None:
+        """Sessions that somebody else has closed in a change of theirs are not taken for open any more."""
+        if closed:
+            self._shown.drop(lambda _, shown: shown.caller.session in closed)
 
     async def _open(self, new: NewSession) -> str:
         _, token = await self._change(lambda connection, now: sessions.open(connection, new, now))

@@ -19,7 +19,6 @@ from muster.accounts.projects import ProjectId
 from muster.api import errors
 from muster.api.errors import ApiError
 from muster.api.meta import Instant
-from muster.api.raw import Document
 from muster.records.paging import Page
 from muster.tasks import config_fields, priorities, task_records
 from muster.tasks.allocation_states import Signal
@@ -124,23 +123,13 @@ class Tasks:
         run = task.allocation
         if not 1 <= priority <= 99:
             raise errors.BadRequest(f"priority: must be a whole number from 1 to 99, found {priority}")
-        await self._check_policies(task.workspace, {"resources": {"priority": priority}})
+        applying = await self._services.accounts.policies.applying(Workload.TASK, task.workspace)
+        policies.check_change({"resources": {"priority": priority}}, applying)
         if task.ended is not None or run is None or run.phase == "TERMINATED":
             raise errors.Conflict(f"task {task.id} has ended")
         await priorities.set_priority(self._services.store, task.id, priority)
         config = {**task.config, "resources": {**task.config.get("resources", {}), "priority": priority}}
         await self._services.database.write(lambda c: task_records.change(c, task.id, {"config": config}))
-
-    async def _check_policies(self, workspace: WorkspaceId, change: Document) -> None:
-        """What must not be asked for at a launch must not be had by changing it later. Raises BadRequest."""
-        applying = await self._services.accounts.policies.applying(Workload.TASK, workspace)
-        broken = policies.violations(change, policies.constraints(applying))
-        if broken:
-            raise errors.BadRequest(broken[0])
-        for name in change["resources"]:
-            fixed = policies.merge(change, applying)["resources"][name]
-            if fixed != change["resources"][name]:
-                raise errors.BadRequest(f"resources.{name}: a policy fixes it at {fixed}")
 
     def busy(self, task: str) -> None:
         self.idle.busy(task)
