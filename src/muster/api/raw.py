@@ -20,6 +20,7 @@ Document: TypeAlias = dict[str, Any]
 
 MAX_OBJECT_BYTES = 1_572_864  # 1.5 MiB: what etcd takes, so an object that fits here fits on Kubernetes
 MAX_YAML_DEPTH = 200  # far more than any object has; what the C loader can take ends somewhere in the thousands
+MAX_ALIASED_VALUES = 1_000_000
 
 _MAPPINGS = (dict, Mapping)  # most are plain dictionaries: those are found out at once, the others asked slowly
 _encoder = msgspec.json.Encoder()
@@ -47,17 +48,19 @@ def as_object(value: JSON) -> Document:
 def decode_yaml(text: bytes | str) -> list[Document]:
     """Decode a YAML stream: its non-empty documents, `List` kinds flattened. Raises BadRequest with line and column."""
     try:
-        check_depth(text)
+        has_aliases = check_depth(text)
         documents = list(yaml.load_all(text, Loader=YamlLoader))
+        if has_aliases and _weight(documents, {}) > MAX_ALIASED_VALUES:
+            raise ValueError(f"its aliases stand for more than {MAX_ALIASED_VALUES} values")
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise errors.BadRequest(f"the file is not valid YAML: {error}") from error
     return list(_flatten(documents))
 
 
-def check_depth(text: bytes | str) -> None:
-    """Of YAML, before it is loaded. The loader, which is in C, has no bound of its own: a text that nests deep enough
-    would end the process. Raises YAMLError."""
-    depth = 0
+def check_depth(text: bytes | str) -> bool:
+    """Of YAML, before it is loaded: whether it has aliases. The loader, which is in C, has no bound of its own: a text
+    that nests deep enough would end the process. Raises YAMLError."""
+    depth, has_aliases = 0, False
     for event in yaml.parse(text, Loader=YamlLoader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
@@ -66,6 +69,20 @@ def check_depth(text: bytes | str) -> None:
                 raise yaml.MarkedYAMLError(None, None, f"there are more than {MAX_YAML_DEPTH} levels", where)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+        elif isinstance(event, yaml.AliasEvent):
+            has_aliases = True
+    return has_aliases
+
+
+def _weight(value: JSON, known: dict[int, int]) -> int:
+    """How many values it is, where those that it shares count each time: a few lines can stand for billions."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = MAX_ALIASED_VALUES  # until it is known: what contains itself has no end
+        parts = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_weight(part, known) for part in parts)
+    return known[id(value)]
 
 
 def _flatten(documents: Sequence[JSON]) -> Iterator[Document]:

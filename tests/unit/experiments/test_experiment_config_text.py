@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.api import errors, raw
+from muster.api import errors
 from muster.experiments.config import yaml_text
 
 BOMB = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
@@ -65,8 +65,3 @@ def test_what_is_no_configuration_is_told_with_where_it_is_wrong(text: str, says
 def test_a_text_has_a_limit() -> None:
     with pytest.raises(errors.TooLarge, match="config: may have 1048576 characters, this has 1048577"):
         yaml_text.read("x" * (yaml_text.LONGEST + 1), "config")
-
-
-def test_yaml_that_nests_too_deep_ends_no_process() -> None:
-    with pytest.raises(errors.BadRequest, match="more than 200 levels"):
-        raw.decode_yaml("[" * 100_000)
