@@ -104,7 +104,9 @@ def end(connection: Connection, trial: TrialId, group: str) -> int:
 def _rows(
     connection: Connection, trial: TrialId, group: str, after: int, last: int | None = None
 ) -> Iterable[Row[tuple[int, int, float, str]]]:
-    columns = select(METRICS.c.id, METRICS.c.steps, METRICS.c.at, METRICS.c.metrics)
+    columns: Select[tuple[int, int, float, str]] = select(
+        METRICS.c.id, METRICS.c.steps, METRICS.c.at, METRICS.c.metrics
+    )
     chosen = _in_force(columns, trial, group, after)
     return connection.execute(chosen if last is None else chosen.where(METRICS.c.id <= last))
 
