@@ -4,7 +4,7 @@ A trial is a task whose program is the experiment's entrypoint, begun by `tasks.
 there. What it is told goes by its environment; what may hold keys of a storage goes there as a secret.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -76,7 +76,7 @@ class TrialLauncher:
         defaults = self._settings.defaults
         pod_spec = defaults.gpu_pod_spec if facts.device == "cuda" else defaults.cpu_pod_spec
         template = task_pods.template(config, facts, self._cluster, pod_spec)
-        _with_volumes(template, experiment.config)
+        add_volumes(template, _volumes(experiment.config))
         _without_nodes(template, excluded)
         request = Request(
             allocation=allocation,
@@ -166,8 +166,8 @@ def _steps(connection: Connection, checkpoint: str) -> int:
     return connection.scalar(select(CHECKPOINTS.c.steps).where(CHECKPOINTS.c.uuid == checkpoint)) or 0
 
 
-def _with_volumes(template: Document, config: Document) -> None:
-    for volume, mount in _volumes(config):
+def add_volumes(template: Document, volumes: Iterable[tuple[Document, Document]]) -> None:
+    for volume, mount in volumes:
         template["spec"]["volumes"].append(volume)
         template["spec"]["containers"][0]["volumeMounts"].append(mount)
 
@@ -175,7 +175,11 @@ def _with_volumes(template: Document, config: Document) -> None:
 def _volumes(config: Document) -> Iterator[tuple[Document, Document]]:
     # Launchers put sockets there that are named after the allocation, and parts of one may be on the same machine.
     yield {"name": "tmp", "emptyDir": {}}, {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108
-    storage = config.get("checkpoint_storage") or {}
+    yield from storage_volumes(config.get("checkpoint_storage") or {})
+
+
+def storage_volumes(storage: Document) -> Iterator[tuple[Document, Document]]:
+    """What a task must see to reach a checkpoint storage, and where."""
     if storage.get("type") == "shared_fs":
         source = {"path": storage["host_path"], "type": "DirectoryOrCreate"}
         yield {"name": "shared-fs", "hostPath": source}, {"name": "shared-fs", "mountPath": SHARED_PATH}

@@ -21,6 +21,8 @@ READY = {
 }
 """What a service writes when it can be used."""
 
+STEPS = {"TRIAL": "launch", "CHECKPOINT_GC": "remove"}
+"""What is ours to do, in a process of its own after the hooks."""
 _SSHD_CONFIG = """\
 Port {port}
 ListenAddress {address}
@@ -62,8 +64,8 @@ def argv(kind: str, words: list[str], environ: MutableMapping[str, str]) -> list
         return _shell(environ)
     if kind == "TENSORBOARD":
         return _tensorboard(words, environ)
-    if kind == "TRIAL":
-        return [sys.executable, sys.argv[0], "launch"]
+    if kind in STEPS:
+        return [sys.executable, sys.argv[0], STEPS[kind]]
     # As in Determined: what comes as one word is a line for the shell.
     return ["/bin/sh", "-c", words[0]] if len(words) == 1 else words
 

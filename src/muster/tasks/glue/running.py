@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from . import entrypoints, setting_up, trials
+from . import entrypoints, removals, setting_up, trials
 from .calls import Master, Refused, Unreachable
 from .setting_up import Problem
 from .shipping import Lines, Shipper, entry
@@ -148,15 +148,19 @@ def _complain(text: str) -> None:
     sys.stderr.flush()
 
 
-def _launch() -> None:
+def _step(name: str) -> int:
     """In a process of its own, whose output goes where the program's does."""
+    environ = dict(os.environ)
     try:
-        trials.launch(dict(os.environ))
+        if name == "remove":
+            return removals.main(environ)
+        return trials.launch(environ)
     except Problem as problem:
-        sys.exit(f"ERROR: {problem}")
+        sys.stderr.write(f"ERROR: {problem}\n")
+        return 1
     except (Refused, Unreachable) as error:
-        sys.stderr.write(f"ERROR: the parts of this trial did not come together: {error}\n")
-        sys.exit(CRASHED)
+        sys.stderr.write(f"ERROR: {error}\n")
+        return CRASHED
 
 
 def main() -> None:
@@ -166,8 +170,8 @@ def main() -> None:
 
         idle.main(dict(os.environ))
         return
-    if sys.argv[1] == "launch":
-        _launch()
+    if sys.argv[1] in entrypoints.STEPS.values():
+        sys.exit(_step(sys.argv[1]))
     code = Run(sys.argv[1], sys.argv[2:], dict(os.environ)).run()
     sys.stdout.flush()
     os._exit(code)

@@ -63,8 +63,9 @@ def tell_devices(master: Master, environ: Mapping[str, str]) -> None:
     master.insist("POST", f"/api/v1/allocations/{allocation}/acceleratorData", body)
 
 
-def launch(environ: dict[str, str]) -> None:
-    """Becomes the trial's program. After hooks, which may take their time: from here on all parts go together."""
+def launch(environ: dict[str, str]) -> int:
+    """Becomes the trial's program; the exit code where it cannot. After hooks, which may take their time: from here on
+    all parts go together. Raises Problem, Refused, Unreachable."""
     allocation, resource = environ["DET_ALLOCATION_ID"], environ["DET_RESOURCES_ID"]
     path = f"/api/v1/allocations/{allocation}/resources/{resource}/rendezvous"
     met = json.loads(Master(environ).insist("GET", path, seconds=_A_WEEK))["rendezvousInfo"]
@@ -79,7 +80,7 @@ def launch(environ: dict[str, str]) -> None:
         os.execvpe(argv[0], argv, environ)  # noqa: S606 - what the user wants to run
     except OSError as error:
         sys.stderr.write(f"ERROR: {argv[0]!r} cannot be executed: {error.strerror}\n")
-        sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
+        return 127 if isinstance(error, FileNotFoundError) else 126
 
 
 def program(entrypoint: str | list[str]) -> list[str]:
