@@ -23,6 +23,7 @@ class Told:
 
     calls: list[tuple[str, str]] = field(default_factory=list)
     lines: list[dict[str, Any]] = field(default_factory=list)
+    left: list[dict[str, Any]] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
     archive: bytes = b""
     refusing: int = 0
@@ -51,6 +52,8 @@ def master(told: Told) -> Iterator[str]:
             else:
                 told.calls.append((self.command, self.path))
                 told.tokens.add(self.headers["Grpc-Metadata-x-allocation-token"])
+                if self.path == "/api/v1/checkpoints":
+                    told.left += json.loads(body)["checkpoints"]
                 if self.path == "/api/v1/task/logs":
                     told.lines += json.loads(body)["logs"]
                 if self.path.endswith("/rendezvous"):
@@ -63,7 +66,7 @@ def master(told: Told) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(answer)
 
-        do_GET = do_POST = do_PUT = _answer  # noqa: N815 - as the library wants them
+        do_GET = do_POST = do_PUT = do_PATCH = _answer  # noqa: N815 - as the library wants them
 
         def log_message(self, *_: object) -> None:
             return
