@@ -25,7 +25,7 @@ from muster.server.determined.workloads import MetricType, group_asked
 
 MOST_POINTS: Final = 10_000
 _USUAL_POINTS: Final = 1000
-_Steps = Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
+_Steps = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _FILTER: Final = "timeSeriesFilter"
 
 

@@ -30,7 +30,7 @@ _USUAL_TRIALS: Final = 25
 _USUAL_POINTS: Final = 1000
 _MOST_TRIALS: Final = 100
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-_Steps = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+_Steps = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 T = TypeVar("T")
 
 

@@ -19,21 +19,21 @@ from muster.experiments.places import Places
 from muster.experiments.states import TrialId
 from muster.records import Database
 from muster.runtime.clock import Clock
-from muster.server.determined.paging import Id
+from muster.server.determined.paging import Count, Id
 from muster.server.determined.routing import Call, Message, Nothing, Route, Rule, route, stream
 from muster.server.determined.workloads import Metrics
 
 _MOST_TOGETHER: Final = 1000
 """Reports in one message, to us or from us."""
-_Count = Annotated[int, msgspec.Meta(ge=-(2**63), lt=2**63)]
+_Steps = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
 
 class TrialMetrics(Message, frozen=True):
     """`steps_completed`: None for what belongs to no step. `report_time`: None for now."""
 
     trial_id: Id = 0
-    trial_run_id: _Count = 0
-    steps_completed: _Count | None = None
+    trial_run_id: Count = 0
+    steps_completed: _Steps | None = None
     report_time: str | None = None
     metrics: Metrics = Metrics()
 

@@ -27,7 +27,7 @@ from muster.server.determined.routing import Call, Message, Nothing, Route, Rule
 _MOST_POINTS: Final = 1000
 """In one message."""
 _PERIOD_SECONDS: Final = 5.0
-_Steps = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+_Steps = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class ProfilerType(StrEnum):
