@@ -3,7 +3,3 @@
 Pure: what happened to trials comes in, what to do about it goes out (`protocol`). `registry` makes searches from
 configurations and continues them from snapshots; `preview` says beforehand how long how many trials would train.
 """
-
-from muster.search.registry import Checked, checked, created, restored
-
-__all__ = ["Checked", "checked", "created", "restored"]

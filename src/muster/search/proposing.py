@@ -25,7 +25,7 @@ class Learner(Proposer, Protocol):
     def saved(self) -> bytes: ...
 
     def load(self, saved: bytes) -> None:
-        """Into one that has proposed nothing yet."""
+        """Into one that has proposed nothing yet. Raises ValueError where something else was saved."""
         ...
 
 

@@ -113,12 +113,12 @@ class Search:
         """Into one that has not started yet. Raises Invalid where the snapshot is of another search."""
         try:
             saved = msgspec.msgpack.decode(snapshot, type=_Saved)
-        except msgspec.DecodeError as error:
-            raise errors.Invalid(f"this is no snapshot of a search: {error}") from error
+            if self._learner is not None:
+                self._learner.load(saved.learned)
+        except ValueError as error:  # as msgspec's errors are
+            raise errors.Invalid(f"this is no snapshot of such a search: {error}") from error
         self._brackets.load(saved.brackets)
         self._state = saved.search
-        if self._learner is not None:
-            self._learner.load(saved.learned)
 
     def _reported(self, event: ValidationReported, trial: Running) -> list[Action]:
         """What is not beyond earlier reports was told twice, comes late, or is trained again after a restart."""

@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from muster import search
 from muster.api.raw import Document
+from muster.search import registry
 from muster.search.protocol import (
     Action,
     Create,
@@ -30,15 +30,15 @@ SPACE: Document = {
 }
 
 
-def checked(searcher: Document, space: Document | None = None) -> search.Checked:
-    found = search.checked({"metric": "loss", **searcher}, SPACE if space is None else space)
-    assert isinstance(found, search.Checked), found
+def checked(searcher: Document, space: Document | None = None) -> registry.Checked:
+    found = registry.checked({"metric": "loss", **searcher}, SPACE if space is None else space)
+    assert isinstance(found, registry.Checked), found
     return found
 
 
 def created(searcher: Document, seed: int = 0, space: Document | None = None) -> Searcher:
     found = checked(searcher, space)
-    return search.created(found.config, found.space, seed)
+    return registry.created(found.config, found.space, seed)
 
 
 @dataclass

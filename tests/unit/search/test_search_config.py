@@ -3,9 +3,8 @@
 import pytest
 from tests.unit.search.search_worlds import checked
 
-from muster import search
 from muster.api.raw import JSON, Document
-from muster.search import config_reading
+from muster.search import config_reading, registry
 from muster.search.config import (
     AdaptiveAsha,
     AsyncHalving,
@@ -196,7 +195,7 @@ def test_what_is_wrong_is_named_with_its_path(sentence: str) -> None:
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
-    found = search.checked({"name": "random", "max_trails": 3}, {"lr": {"type": "double"}})
+    found = registry.checked({"name": "random", "max_trails": 3}, {"lr": {"type": "double"}})
     assert isinstance(found, list)
     assert [error.path for error in found] == [
         "searcher.metric",
@@ -209,5 +208,5 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
 
 def test_only_a_grid_needs_counts() -> None:
     space = {"lr": {"type": "double", "minval": 0, "maxval": 1}}
-    assert isinstance(search.checked({"name": "grid", "metric": "loss"}, space), list)
+    assert isinstance(registry.checked({"name": "grid", "metric": "loss"}, space), list)
     assert checked({"name": "random", "max_trials": 1}, space).space.points == 0

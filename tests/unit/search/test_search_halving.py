@@ -133,6 +133,15 @@ def test_a_trial_that_failed_counts_as_one_that_reached_the_next_rung_with_the_w
     assert not _report(searcher, fourth, 0.2, 5), "the second of four is in the better half"
 
 
+def test_nothing_more_is_heard_of_a_trial_that_has_exited() -> None:
+    searcher, (first, *_) = _three()
+    searcher.step(TrialExited(first, ExitReason.ERRORED))
+    before = searcher.snapshot()
+    assert searcher.step(TrialExited(first, ExitReason.INVALID_HP)) == []
+    assert not _report(searcher, first, 0.1, 10)
+    assert searcher.snapshot() == before
+
+
 def test_a_trial_with_invalid_hyperparameters_has_never_been_and_is_replaced() -> None:
     searcher, (first, second, third, _) = _three()
     assert not _report(searcher, first, 0.1, 5)

@@ -5,9 +5,9 @@ import random
 import pytest
 from tests.unit.search.search_worlds import World, checked, created, live
 
-from muster import search
 from muster.api import errors
 from muster.api.raw import Document
+from muster.search import registry
 from muster.search.protocol import (
     Action,
     BudgetSpent,
@@ -81,12 +81,12 @@ def test_bounds_hold_when_trials_fail_and_events_are_late_and_repeated(method: s
 def test_the_same_seed_and_events_give_the_same_actions_from_a_snapshot_at_any_point(method: str) -> None:
     config, *_ = _METHODS[method]
     found = checked(config)
-    first = search.created(found.config, found.space, 7)
+    first = registry.created(found.config, found.space, 7)
     story = live(first, World(1, rough=0.4))
-    again = search.created(found.config, found.space, 7)
+    again = registry.created(found.config, found.space, 7)
     again.start()
     for event, actions in story:
-        again = search.restored(found.config, found.space, 7, again.snapshot())
+        again = registry.restored(found.config, found.space, 7, again.snapshot())
         assert again.step(event) == actions
     assert again.snapshot() == first.snapshot()
     assert again.progress() == first.progress()
@@ -211,11 +211,15 @@ def test_reports_of_no_length_are_not_heard(length: float) -> None:
 
 def test_a_snapshot_of_something_else_is_refused() -> None:
     halving, other = checked(_METHODS["halving"][0]), checked(_METHODS["adaptive"][0])
-    snapshot = search.created(halving.config, halving.space, 0).snapshot()
+    snapshot = registry.created(halving.config, halving.space, 0).snapshot()
     with pytest.raises(errors.Invalid, match="rungs"):
-        search.restored(other.config, other.space, 0, snapshot)
+        registry.restored(other.config, other.space, 0, snapshot)
     with pytest.raises(errors.Invalid, match="no snapshot"):
-        search.restored(halving.config, halving.space, 0, b"what is this")
+        registry.restored(halving.config, halving.space, 0, b"what is this")
+    learned, drawn = checked(_METHODS["tpe"][0]), checked(_METHODS["random"][0])
+    snapshot = registry.created(drawn.config, drawn.space, 0).snapshot()
+    with pytest.raises(errors.Invalid, match="no snapshot"):
+        registry.restored(learned.config, learned.space, 0, snapshot)
 
 
 @pytest.mark.parametrize("method", _METHODS)

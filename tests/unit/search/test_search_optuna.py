@@ -6,7 +6,6 @@ import sys
 import pytest
 from tests.unit.search.search_worlds import World, checked, created, live
 
-from muster import search
 from muster.api.raw import Document
 from muster.search import registry
 from muster.search.protocol import Create, ExitReason, Shutdown, Stop, TrialClosed, TrialExited, ValidationReported
@@ -22,12 +21,12 @@ _PLANE: Document = {
 def test_decisions_are_the_same_after_any_restart(sampler: str, pruner: str) -> None:
     config = {"name": "optuna", "sampler": sampler, "pruner": pruner, "max_trials": 12, "max_concurrent_trials": 3}
     found = checked({**config, "max_time": 64})
-    story = live(search.created(found.config, found.space, 5), World(2, rough=0.2))
-    again = search.created(found.config, found.space, 5)
+    story = live(registry.created(found.config, found.space, 5), World(2, rough=0.2))
+    again = registry.created(found.config, found.space, 5)
     again.start()
     for number, (event, actions) in enumerate(story):
         if number % 5 == 0:
-            again = search.restored(found.config, found.space, 5, again.snapshot())
+            again = registry.restored(found.config, found.space, 5, again.snapshot())
         assert again.step(event) == actions
 
 
@@ -112,20 +111,20 @@ def test_what_is_not_installed_is_named(
     monkeypatch: pytest.MonkeyPatch, sampler: str, missing: set[str], path: str, install: str
 ) -> None:
     monkeypatch.setattr(registry, "_is_installed", lambda name: name not in missing)
-    found = search.checked({"name": "optuna", "metric": "loss", "max_trials": 1, "sampler": sampler}, {})
+    found = registry.checked({"name": "optuna", "metric": "loss", "max_trials": 1, "sampler": sampler}, {})
     assert isinstance(found, list)
     assert (found[0].path, install in found[0].message) == (path, True)
 
 
 _PROGRAM = """
 import sys
-from muster import search
-found = search.checked({"name": "random", "metric": "loss", "max_trials": 1}, {})
-search.created(found.config, found.space, 0).start()
+from muster.search import registry
+found = registry.checked({"name": "random", "metric": "loss", "max_trials": 1}, {})
+registry.created(found.config, found.space, 0).start()
 assert "optuna" not in sys.modules
 space = {"x": {"type": "int", "minval": 1, "maxval": 9}}
-found = search.checked({"name": "optuna", "metric": "loss", "max_trials": 3}, space)
-print([create.hparams for create in search.created(found.config, found.space, 0).start()])
+found = registry.checked({"name": "optuna", "metric": "loss", "max_trials": 3}, space)
+print([create.hparams for create in registry.created(found.config, found.space, 0).start()])
 """
 
 
