@@ -12,9 +12,9 @@ from muster.accounts.permissions import Permission
 from muster.api import errors
 from muster.api.raw import JSON
 from muster.experiments import checkpoint_records as records
-from muster.experiments import secrets
 from muster.experiments.checkpoint_records import CheckpointFilter, CheckpointState, NewCheckpoint
 from muster.experiments.checkpoints import Checkpoints
+from muster.experiments.config import showing
 from muster.experiments.metric_reports import number
 from muster.experiments.places import Places
 from muster.experiments.states import ExperimentId, TrialId
@@ -296,7 +296,7 @@ def _training(found: records.Training | None, is_open: bool) -> Training:
     return Training(
         trial_id=found.trial,
         experiment_id=found.experiment,
-        experiment_config=found.config if is_open else secrets.hidden(found.config),
+        experiment_config=found.config if is_open else showing.shown(found.config),
         hparams=found.hparams,
         validation_metrics=Metrics(avg_metrics=found.validation),
         searcher_metric=found.metric,
