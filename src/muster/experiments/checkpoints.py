@@ -100,7 +100,7 @@ class Checkpoints:
 
         return await self._database.write(change)
 
-    async def remove(self, by: By, uuids: Sequence[str], globs: Sequence[str] = ALL) -> None:
+    async def discard(self, by: By, uuids: Sequence[str], globs: Sequence[str] = ALL) -> None:
         """Begins with it; a task goes on. Raises NotFound, Conflict for those that are versions of models."""
 
         def read(connection: Connection) -> Sequence[Checkpoint]:
@@ -125,15 +125,21 @@ class Checkpoints:
         storage = found.config.get("checkpoint_storage") or {}
         await self._removals.start(by, found, Removal(storage, directories=[self.event_files(experiment)]))
 
-    async def remove_all(self, by: By, experiment: ExperimentId) -> str:
-        """Of an experiment that is deleted: returns when nothing is left, with what went wrong. Raises NotFound."""
-        found = await self._experiment(experiment)
-        listed = await self.list(CheckpointFilter(experiment=experiment))
-        left = [each.uuid for each in listed if each.state is not CheckpointState.DELETED]
-        storage = found.config.get("checkpoint_storage") or {}
-        if not left and not found.trial_count:
-            return ""
-        return await self._removals.finish(by, found, Removal(storage, left, ALL, [self.event_files(experiment)]))
+    async def remove(self, experiment: Experiment) -> None:
+        """All that an experiment which is being deleted has kept: returns when nothing is left. Raises Unavailable."""
+        listed = await self.list(CheckpointFilter(experiment=experiment.id))
+        left = [each for each in listed if each.state is not CheckpointState.DELETED]
+        if not left and not experiment.trial_count:
+            return
+        events = [self.event_files(experiment.id)]
+        storage: Document = experiment.config.get("checkpoint_storage") or {}
+        parts = {each.storage: await self.where(each) for each in left} or {None: storage}
+        for number, config in parts.items():
+            uuids = [each.uuid for each in left if each.storage == number]
+            wanted = Removal(config, uuids, ALL, events if config == storage else ())
+            failure = await self._removals.finish(SYSTEM, experiment, wanted)
+            if failure:
+                raise errors.Unavailable(f"checkpoints of experiment {experiment.id} could not be removed: {failure}")
 
     def event_files(self, experiment: ExperimentId, trial: int | None = None) -> str:
         """Where in a storage those for TensorBoard are: Determined's library puts them there."""

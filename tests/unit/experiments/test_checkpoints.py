@@ -145,7 +145,7 @@ async def test_versions_of_models_are_kept_whatever_the_policy(world: World) -> 
     await world.models.add_version(ANN, "m", first, Patch())
     assert await world.kept(Policy(0, 0, 0)) == [1]
     with pytest.raises(errors.Conflict, match="delete that version first"):
-        await world.checkpoints.remove(ANN, [second, first])
+        await world.checkpoints.discard(ANN, [second, first])
     assert world.asked.removals == []
 
 
@@ -164,7 +164,7 @@ async def test_a_removal_is_one_task_for_each_storage(world: World) -> None:
     await world.checkpoints.report(NewCheckpoint(second, "1.a", "1.a.1", {"x": 1}, {}, storage=other))
     gone = await world.save(3, 300)
     await world.checkpoints.left({gone: {}})
-    await world.checkpoints.remove(ANN, [second, first, gone, first], ["*.pt"])
+    await world.checkpoints.discard(ANN, [second, first, gone, first], ["*.pt"])
     assert [(removal.storage["type"], removal.uuids, removal.globs) for _, removal in world.asked.removals] == [
         ("directory", [first], ["*.pt"]),
         ("s3", [second], ["*.pt"]),
@@ -181,7 +181,8 @@ async def test_collecting_removes_what_the_experiments_own_policy_does_not_keep(
 async def test_an_experiment_that_is_deleted_loses_all_of_it(world: World) -> None:
     uuid = await world.save(1, 100)
     world.asked.failure = "the disk is away"
-    assert await world.checkpoints.remove_all(ANN, EXPERIMENT) == "the disk is away"
+    with pytest.raises(errors.Unavailable, match="the disk is away"):
+        await world.checkpoints.remove(await world.experiment())
     ((_, removal),) = world.asked.removals
     assert (removal.uuids, removal.directories) == ([uuid], ["cluster/tensorboard/experiment/1"])
     assert world.checkpoints.event_files(EXPERIMENT, 2) == "cluster/tensorboard/experiment/1/trial/2"
@@ -194,4 +195,4 @@ async def test_what_is_not_there_is_not_found(world: World) -> None:
     with pytest.raises(errors.NotFound):
         await world.checkpoints.left({missing: {}})
     with pytest.raises(errors.NotFound):
-        await world.checkpoints.remove(ANN, [missing])
+        await world.checkpoints.discard(ANN, [missing])

@@ -215,12 +215,12 @@ class _Checkpoints:
         return CheckpointReply(checkpoint=told(changed, is_open=True))
 
     async def delete(self, call: Call, asked: DeleteCheckpoints) -> Nothing:
-        await self._checkpoints.remove(acting.by(call), asked.checkpoint_uuids, ALL)
+        await self._checkpoints.discard(acting.by(call), asked.checkpoint_uuids, ALL)
         return Nothing()
 
     async def remove_files(self, call: Call, asked: RemoveFiles) -> Nothing:
         """Without globs nothing is removed: what is left is looked at again."""
-        await self._checkpoints.remove(acting.by(call), asked.checkpoint_uuids, asked.checkpoint_globs)
+        await self._checkpoints.discard(acting.by(call), asked.checkpoint_uuids, asked.checkpoint_globs)
         return Nothing()
 
     async def of_experiment(self, call: Call, asked: GetCheckpoints) -> GetCheckpointsReply:
