@@ -131,12 +131,12 @@ class Checkpoints:
         left = [each for each in listed if each.state is not CheckpointState.DELETED]
         if not left and not experiment.trial_count:
             return
-        events = [self.event_files(experiment.id)]
-        storage: Document = experiment.config.get("checkpoint_storage") or {}
-        parts = {each.storage: await self.where(each) for each in left} or {None: storage}
-        for number, config in parts.items():
-            uuids = [each.uuid for each in left if each.storage == number]
-            wanted = Removal(config, uuids, ALL, events if config == storage else ())
+        own: Document = experiment.config.get("checkpoint_storage") or {}
+        removals = [Removal(own, directories=[self.event_files(experiment.id)])]
+        for storage in {each.storage for each in left}:
+            part = [each for each in left if each.storage == storage]
+            removals.append(Removal(await self.where(part[0]), [each.uuid for each in part]))
+        for wanted in removals:
             failure = await self._removals.finish(SYSTEM, experiment, wanted)
             if failure:
                 raise errors.Unavailable(f"checkpoints of experiment {experiment.id} could not be removed: {failure}")

@@ -183,8 +183,13 @@ async def test_an_experiment_that_is_deleted_loses_all_of_it(world: World) -> No
     world.asked.failure = "the disk is away"
     with pytest.raises(errors.Unavailable, match="the disk is away"):
         await world.checkpoints.remove(await world.experiment())
-    ((_, removal),) = world.asked.removals
-    assert (removal.uuids, removal.directories) == ([uuid], ["cluster/tensorboard/experiment/1"])
+    world.asked = Asked()
+    world.checkpoints = Checkpoints(world.database, world.clock, world.asked, "cluster")  # type: ignore[arg-type]
+    await world.checkpoints.remove(await world.experiment())
+    assert [(removal.uuids, removal.directories) for _, removal in world.asked.removals] == [
+        ((), ["cluster/tensorboard/experiment/1"]),
+        ([uuid], ()),
+    ]
     assert world.checkpoints.event_files(EXPERIMENT, 2) == "cluster/tensorboard/experiment/1/trial/2"
 
 
