@@ -68,7 +68,8 @@ class Real:
     count: int = 0
 
     def at(self, unit: float) -> float:
-        return min(self.low + unit * (self.high - self.low), self.high)
+        """Of both ends, since what lies between them may be more than a double can be."""
+        return min(max(self.low * (1 - unit) + self.high * unit, self.low), self.high)
 
     def point(self, index: int) -> float:
         return self.at(index / (self.count - 1) if self.count > 1 else 0.5)

@@ -101,7 +101,7 @@ class Search:
         if self._state.is_over:
             return 1.0
         counted, running = self._brackets.made, self._state.running.values()
-        planned = counted if self._state.is_spent else self._brackets.max_trials
+        planned = max(counted, 1) if self._state.is_spent else self._brackets.max_trials
         done = counted - len(running) + sum(trial.progress for trial in running)
         return min(max(done / planned, 0.0), 1.0)
 

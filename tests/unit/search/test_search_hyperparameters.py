@@ -7,7 +7,7 @@ from tests.unit.search.search_worlds import SPACE
 
 from muster.api.raw import JSON, Document
 from muster.search import space_reading
-from muster.search.hyperparameters import Integer, Space
+from muster.search.hyperparameters import Integer, Real, Space
 from muster.search.randomness import Source
 
 
@@ -44,6 +44,14 @@ def test_doubles_are_spread_evenly() -> None:
     drawn = _draws({"type": "double", "minval": 2, "maxval": 4})
     assert all(2 <= value < 4 for value in drawn)
     assert abs(sum(drawn) / len(drawn) - 3) < 0.05
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False), st.data())
+def test_doubles_are_within_their_bounds_however_far_these_are_apart(
+    one: float, other: float, data: st.DataObject
+) -> None:
+    axis = Real(min(one, other), max(one, other))
+    assert axis.low <= axis.at(data.draw(st.floats(0, 1, exclude_max=True))) <= axis.high
 
 
 def test_exponents_of_log_are_spread_evenly() -> None:

@@ -195,6 +195,14 @@ def test_progress_is_that_of_trials() -> None:
     assert searcher.progress() == 1 / 4
 
 
+def test_progress_when_nothing_counts() -> None:
+    searcher = created({"name": "random", "max_trials": 1, "max_concurrent_trials": 1})
+    [trial] = _trials(searcher.start())
+    searcher.step(TrialExited(trial, ExitReason.INVALID_HP))
+    searcher.step(BudgetSpent())
+    assert searcher.progress() == 0.0
+
+
 def test_trials_that_nobody_asked_for_are_not_heard() -> None:
     searcher = created({"name": "random", "max_trials": 4})
     before = (searcher.start(), searcher.snapshot())[1]
