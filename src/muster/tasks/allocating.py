@@ -9,7 +9,6 @@ allocation that nothing happens to.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
@@ -26,17 +25,15 @@ from muster.runtime.clock import Clock
 from muster.runtime.reconciling import Reconciler
 from muster.tasks import allocation_records as records
 from muster.tasks.allocation import due, resume, step
+from muster.tasks.allocation_effects import Effects
 from muster.tasks.allocation_records import Kept, Opened
 from muster.tasks.allocation_states import (
-    AskToStop,
     Changed,
     Close,
     Effect,
     EngineFailed,
     Event,
     Granted,
-    KillParts,
-    OpenProxies,
     Phase,
     Release,
     Report,
@@ -54,10 +51,8 @@ from muster.tasks.delays import Delays
 from muster.tasks.insisting import insist
 from muster.tasks.launching import TOKEN, prepared
 from muster.tasks.live import Entry, Live, Sessions, TaskLog
-from muster.tasks.log_lines import Level, Origin
+from muster.tasks.log_lines import Level
 from muster.tasks.port_registry import PortRegistry
-from muster.tasks.proxies import ProxyTable
-from muster.tasks.request_queue import RequestQueue
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -84,10 +79,8 @@ class AllocationService:
         self._clock = clock
         self._engine = engine
         self._sessions = sessions
-        self._log = log
-        self.ports = ports or PortRegistry()
-        self.proxies = ProxyTable(clock)
-        self.requests: RequestQueue[AllocationId] = RequestQueue(clock)
+        self.effects = Effects(engine, sessions, log, clock, ports or PortRegistry())
+        self.ports, self.proxies, self.requests = self.effects.ports, self.effects.proxies, self.effects.requests
         self._exits: dict[str, OnExit] = {}
         self._changes: list[OnChange] = []
         self._live: dict[AllocationId, Live] = {}
@@ -274,7 +267,7 @@ class AllocationService:
             await self._restore_one(row, last or self._clock.now())
         for id in sorted(held - {row.id for row in rows}):
             _log.warning("allocation %s is nobody's: released", id)
-            self.requests.delete(id, partial(self._engine.release, id))
+            self.effects.release(id)
 
     async def _restore_one(self, row: Opened, last: Instant) -> None:
         """Whatever is wrong with it is its own trouble, and keeps no other from being restored."""
@@ -282,7 +275,7 @@ class AllocationService:
             _log.error("allocation %s cannot be read, and is given up", row.id)
             why = "allocation failed due to restore error: its record cannot be read"
             await self._database.write(lambda connection: records.give_up(connection, row.id, why))
-            self.requests.delete(row.id, partial(self._engine.release, row.id))
+            self.effects.release(row.id)
             return
         kept, state = row.kept, row.state
         live = self._live[row.id] = Live(row.id, row.task, row.task_type, _without_template(kept), state)
@@ -382,50 +375,18 @@ class AllocationService:
     # What is done about it
 
     async def _do(self, live: Live, effect: Effect) -> None:
-        match effect:
-            case KillParts():
-                self.requests.delete(live.id, partial(self._kill, live.id, effect))
-            case AskToStop():
-                live.asked.set()
-            case OpenProxies():
-                self.proxies.open(live.task, live.id, effect.address, live.kept.proxies)
-            case Tell():
-                await self.tell(live, effect.text, Level[effect.level])
-            case Close():
-                self._close(live)
-            case Release():
-                self.requests.delete(live.id, partial(self._engine.release, live.id))
-            case Report():
-                self._live.pop(live.id, None)
-                self.spawn(self._report(live, effect), f"report {live.id}")
-
-    async def _kill(self, id: AllocationId, effect: KillParts) -> None:
-        try:
-            await self._engine.kill(id, effect.resources)
-        except ApiError as error:
-            _log.warning("allocation %s could not be killed, and will be again: %s", id, error)
-
-    def _close(self, live: Live) -> None:
-        live.asked.set()
-        self._delays.forget(live.id)
-        over = errors.Conflict(f"allocation {live.id} has ended")
-        live.rendezvous.end(over)
-        live.gather.end(over)
-        self.proxies.close(live.id)
-        self.ports.release(live.id)
-        self.requests.delete(live.id, partial(self._sessions.close_task, live.task, live.id))
-
-    async def tell(self, live: Live, text: str, level: Level) -> None:
-        """A line for the task's log."""
-        try:
-            await self._log.tell(live.task, text, level, Origin(live.id, source="master"))
-        except Exception as error:
-            _log.warning("the log of task %s could not be written: %s", live.task, error)
+        if isinstance(effect, Report):
+            self._live.pop(live.id, None)
+            self.spawn(self._report(live, effect), f"report {live.id}")
+            return
+        if isinstance(effect, Close):
+            self._delays.forget(live.id)
+        await self.effects.do(live, effect)
 
     async def _tell_delay(self, id: AllocationId, text: str) -> None:
         live = self._live.get(id)
         if live is not None and not is_beyond(live.state.phase, Phase.STARTING):
-            await self.tell(live, text, Level.INFO)
+            await self.effects.tell(live, text, Level.INFO)
 
     async def _report(self, live: Live, effect: Report) -> None:
         """Nobody knows it any more by now: its owner may start the next one under whichever name."""

@@ -156,10 +156,14 @@ class Harness:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     return await asyncio.shield(waiting)
             except TimeoutError:
+                now = self._clock.monotonic()
+                if now < live.rendezvous.complained_at + PATIENCE_SECONDS / 2:
+                    continue  # another of its parts has said so
+                live.rendezvous.complained_at = now
                 missing = [*live.rendezvous.missing(live.state.parts)] if not live.gather.present else []
                 whom = f": {', '.join(missing)} did not ask yet" if missing else ""
                 text = f"parts of this task have waited for others for {PATIENCE_SECONDS / 60:.0f} minutes{whom}"
-                await self._allocations.tell(live, text, Level.WARNING)
+                await self._allocations.effects.tell(live, text, Level.WARNING)
 
 
 def _part_of(live: Live, resource: ResourceId) -> None:

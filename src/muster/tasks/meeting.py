@@ -5,6 +5,7 @@ which is durable before anybody is told.
 """
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
@@ -30,6 +31,8 @@ class Rendezvous:
     """All parts ask, and are answered together once all of them run."""
 
     def __init__(self) -> None:
+        self.complained_at = -math.inf
+        """When people were last told of those who wait, by the monotonic clock."""
         self._waiting: dict[ResourceId, asyncio.Future[None]] = {}
 
     def join(self, resource: ResourceId) -> "asyncio.Future[None]":

@@ -1,6 +1,7 @@
 """What tasks say and ask of their own allocation: meeting the others, where they are reached, what they found."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -164,3 +165,22 @@ async def test_what_its_platform_says_counts_also_before_it_is_ready(clock: Virt
         await life.harness.preemption_is_near(ID)
         assert await life.harness.should_stop(ID, 0)
         assert world.machine.kills == []
+
+
+@on_virtual_time
+async def test_many_who_wait_for_one_say_so_once(clock: VirtualClock) -> None:
+    async with a_gang(clock) as (world, life):
+        waiting = [asyncio.create_task(life.harness.all_gather(ID, f"peer{number}", 9, {})) for number in range(8)]
+        await clock.sleep(650)
+        assert [text for _, _, text in world.lines.told] == ["parts of this task have waited for others for 10 minutes"]
+        await clock.sleep(600)
+        assert len(world.lines.told) == 2
+        for task in waiting:
+            task.cancel()
+
+
+@on_virtual_time
+async def test_a_time_that_is_no_number_is_no_time(clock: VirtualClock) -> None:
+    async with a_gang(clock) as (_, life):
+        for seconds in (math.nan, 0.0, -1.0):
+            assert not await life.harness.should_stop(ID, seconds)
