@@ -19,7 +19,7 @@ from muster.experiments import inbox, searches, trial
 from muster.experiments.course_records import Change, Course, Kept, OpenTrial, Written, load, save
 from muster.experiments.experiment import Do, Machine
 from muster.experiments.inbox import Entry, Gave
-from muster.experiments.states import ExperimentId, ExperimentState
+from muster.experiments.states import ENDED, ExperimentId, ExperimentState
 from muster.records import Database
 from muster.runtime.clock import Clock
 from muster.search.protocol import RequestId
@@ -43,8 +43,14 @@ class Runner(Protocol):
 
 
 Spawn: TypeAlias = Callable[[Coroutine[None, None, None], str], object]
-Write: TypeAlias = Callable[[ExperimentId, ExperimentState, Callable[[Connection], Written]], Awaitable[Written]]
-"""Makes a change durable, with what others must write because of the state that the experiment comes to."""
+
+
+class Write(Protocol):
+    """Makes a change durable, with what others must write because of it: `telling.Herald.write`."""
+
+    def __call__(
+        self, experiment: ExperimentId, change: Callable[[Connection], Written], *, may_end: bool
+    ) -> Awaitable[Written]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +220,7 @@ class Conductor:
     async def _save(self, running: _Running, stepped: _Stepped) -> None:
         change, course = stepped.change, running.course
         written = await self._means.write(
-            self.experiment, change.state, lambda connection: save(connection, course, change)
+            self.experiment, lambda connection: save(connection, course, change), may_end=change.state in ENDED
         )
         course.trials.update(written.made)
         running.ids |= {int(found.id): request_id for request_id, found in written.made.items()}

@@ -219,7 +219,9 @@ def _make(connection: Connection, course: Course, change: Change, action: Create
 
 
 def _task(course: Course, task: str, at: Instant) -> dict[str, object]:
-    resources = {"slots": course.slots_per_trial}
+    """What others read of a task's configuration: who counts slots, who sums up by label, and webhooks."""
+    config: Document = {"resources": {"slots": course.slots_per_trial}}
+    config |= {name: course.config.get(name) for name in ("labels", "integrations")}
     return {
         "id": task,
         "type": "TRIAL",
@@ -227,7 +229,7 @@ def _task(course: Course, task: str, at: Instant) -> dict[str, object]:
         "user_id": course.user,
         "workspace_id": course.workspace,
         "description": f"Trial of Experiment {course.experiment}",
-        "config": {"resources": resources, "integrations": course.config.get("integrations")},
+        "config": config,
         "snapshot": {"context": task_names.context(course.experiment)},
         "created": at,
     }

@@ -106,7 +106,9 @@ class Creator:
         workspace = await self._services.accounts.workspaces.get(experiment.workspace)
         layers = replace(await self._layers(workspace), accepted=experiment.config, user=wanted)
         config = parsing.parse(layers, self._settings.tasks.allowed)
-        return await self._placed(config, workspace)
+        # Which trials there are follows from the seed: with another one they would be others.
+        seed = raw.dig(experiment.config, "reproducibility", "experiment_seed", default=config.seed)
+        return await self._placed(replace(config, seed=int(seed)), workspace)
 
     async def create(self, by: By, new: NewExperiment) -> Created:
         """One that runs elsewhere, and is known by the id that it has there, is made once. Raises as `prepare` does."""
@@ -208,7 +210,7 @@ class Creator:
         row = {"id": job, "type": "EXPERIMENT", "user_id": by.caller.user, "created": now}
         connection.execute(insert(JOBS).values(row))
         values = {
-            **_columns(prepared.config),
+            **columns(prepared.config),
             "job_id": job,
             "project_id": prepared.project.id,
             "user_id": by.caller.user,
@@ -226,7 +228,8 @@ class Creator:
         return id
 
 
-def _columns(config: ExperimentConfig) -> dict[str, object]:
+def columns(config: ExperimentConfig) -> dict[str, object]:
+    """Of its record, which its configuration decides."""
     searcher, resources = config.searcher, config.resources
     document = config.document()
     return {

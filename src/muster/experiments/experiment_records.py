@@ -94,6 +94,12 @@ def in_states(connection: Connection, states: Collection[ExperimentState]) -> li
     return [ExperimentId(id) for id in connection.scalars(chosen.order_by(EXPERIMENTS.c.id))]
 
 
+def in_state(connection: Connection, state: ExperimentState) -> list[ExperimentId]:
+    """The oldest first. With those that run elsewhere."""
+    chosen = select(EXPERIMENTS.c.id).where(EXPERIMENTS.c.state == state.value)
+    return [ExperimentId(id) for id in connection.scalars(chosen.order_by(EXPERIMENTS.c.id))]
+
+
 def query() -> Select[tuple[object, ...]]:
     """All columns that `told` needs."""
     return (

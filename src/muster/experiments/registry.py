@@ -5,16 +5,17 @@ After a start those that the records name are taken up again. What has ended cos
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Final
 
 from muster.accounts.audit import By, Deed
 from muster.api import errors
+from muster.engines.protocol import AllocationId
 from muster.experiments import experiment as machine
-from muster.experiments import experiment_records, task_names
+from muster.experiments import experiment_records, log_policies, task_names, trial
 from muster.experiments.conducting import Conductor, Means, Write
-from muster.experiments.course_records import Course
-from muster.experiments.experiment import RunEnded
+from muster.experiments.course_records import Course, load
+from muster.experiments.experiment import OfTrial, RunEnded
 from muster.experiments.starting import Services, Starter
 from muster.experiments.states import ENDED, ExperimentId, ExperimentState
 from muster.tasks.contract import Exited
@@ -114,6 +115,9 @@ class Conductors:
     async def exited(self, exited: Exited) -> None:
         """A run of a trial has ended: for `Allocations.on_exit`."""
         experiment, request_id = task_names.owner(exited.task)
+        if exited.ended.failure is not None:
+            for event in await self._after_failure(experiment, exited.allocation):
+                await self.tell(experiment, OfTrial(request_id, event))
         state = exited.state
         seconds = 0.0
         if state.started_at is not None and state.ended_at is not None:
@@ -121,6 +125,15 @@ class Conductors:
         slots = sum(part.resource.slots for part in state.parts)
         run = task_names.run(exited.allocation)
         await self._run_ended(experiment, RunEnded(request_id, run, exited.ended, seconds * slots))
+
+    async def _after_failure(self, experiment: ExperimentId, allocation: AllocationId) -> Sequence[trial.Event]:
+        await self.ready()
+        if experiment not in self._found:
+            return ()
+        course = self.course(experiment)
+        if course is None:
+            course = await self._services.database.read(lambda connection: load(connection, experiment))
+        return await log_policies.after_failure(self._services.logs, course, allocation)
 
     async def _run_ended(self, experiment: ExperimentId, ended: RunEnded) -> None:
         await self.tell(experiment, ended)

@@ -18,6 +18,7 @@ from muster.experiments.conducting import Spawn
 from muster.experiments.course_records import OpenTrial
 from muster.experiments.experiment import RunEnded
 from muster.experiments.experiment_records import Experiment
+from muster.experiments.log_policies import ReadLogs
 from muster.experiments.states import ExperimentId, TrialState
 from muster.experiments.trial_records import Trial
 from muster.records import Database
@@ -43,7 +44,7 @@ class Launcher(Protocol):
         ...
 
 
-class TrialLogs(Protocol):
+class TrialLogs(ReadLogs, Protocol):
     """`tasks.logs.TaskLogs` are."""
 
     async def tell(self, task: str, text: str, level: Level = ...) -> None: ...

@@ -56,10 +56,11 @@ class Retention:
             lambda connection: _expired(connection, self._days, now), is_long=True
         ):
             for task in expired:
-                removed += await self._remove(task)
+                removed += await self.remove(task)
         return removed
 
-    async def _remove(self, task: str) -> int:
+    async def remove(self, task: str) -> int:
+        """All that a task has written. How many lines that was."""
         removed = 0
         while lines := await self._database.write(lambda connection: _remove_some(connection, task)):
             removed += lines

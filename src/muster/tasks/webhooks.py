@@ -177,17 +177,7 @@ class Webhooks:
 
     async def tell(self, what: Happening, about: Subject, is_meant: Callable[[Trigger], bool]) -> None:
         """Queues it for each trigger that it concerns and that `is_meant`."""
-
-        def meant(connection: Connection) -> Sequence[tuple[Webhook, Happening]]:
-            return [
-                (webhook, what)
-                for webhook in webhook_records.listed(connection)
-                if concerns(webhook, about)
-                for trigger in webhook.triggers
-                if trigger.type is what.type and is_meant(trigger)
-            ]
-
-        await self.queue(meant)
+        await self.queue(lambda connection: meant(connection, what, about, is_meant))
 
     async def queue(self, meant: Callable[[Connection], Sequence[tuple[Webhook, Happening]]]) -> None:
         """Queues what is meant for whom, in the transaction in which that is decided."""
@@ -220,6 +210,19 @@ class Webhooks:
     def _wake(self) -> None:
         for wake in self._wakes:
             wake()
+
+
+def meant(
+    connection: Connection, what: Happening, about: Subject, is_meant: Callable[[Trigger], bool]
+) -> Sequence[tuple[Webhook, Happening]]:
+    """For each trigger that it concerns and that `is_meant`: for `Webhooks.queue`."""
+    return [
+        (webhook, what)
+        for webhook in webhook_records.listed(connection)
+        if concerns(webhook, about)
+        for trigger in webhook.triggers
+        if trigger.type is what.type and is_meant(trigger)
+    ]
 
 
 def _always(_trigger: Trigger) -> bool:
