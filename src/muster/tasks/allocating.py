@@ -271,18 +271,14 @@ class AllocationService:
 
     async def _restore_one(self, row: Opened, last: Instant) -> None:
         """Whatever is wrong with it is its own trouble, and keeps no other from being restored."""
-        if row.kept is None or row.state is None:
-            _log.error("allocation %s cannot be read, and is given up", row.id)
-            why = "allocation failed due to restore error: its record cannot be read"
-            await self._database.write(lambda connection: records.give_up(connection, row.id, why))
-            self.effects.release(row.id)
-            return
         kept, state = row.kept, row.state
         live = self._live[row.id] = Live(row.id, row.task, row.task_type, _without_template(kept), state)
         self.ports.restore(row.id, kept.ports)
         try:
             for effect in resume(state):
                 await self._do(live, effect)
+            if not row.is_readable:
+                raise errors.NotFound("its record cannot be read")
             if not state.is_over:
                 await self._engine.allocate(kept.request, {}, is_restored=True)
         except Exception as error:

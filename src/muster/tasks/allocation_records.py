@@ -26,13 +26,15 @@ class Kept(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An allocation whose owner does not know yet how it ended. None: what was kept cannot be read."""
+    """An allocation whose owner does not know yet how it ended. `is_readable`: else what was kept of it is lost, and
+    what stands here is blank."""
 
     id: AllocationId
     task: str
     task_type: str
-    kept: Kept | None
-    state: State | None
+    kept: Kept
+    state: State
+    is_readable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,14 @@ def _columns(state: State) -> dict[str, object]:
 
 def opened(connection: Connection) -> list[Opened]:
     query = (
-        select(ALLOCATIONS.c.id, ALLOCATIONS.c.task_id, ALLOCATIONS.c.launch, ALLOCATIONS.c.state, TASKS.c.type)
+        select(
+            ALLOCATIONS.c.id,
+            ALLOCATIONS.c.task_id,
+            ALLOCATIONS.c.launch,
+            ALLOCATIONS.c.state,
+            ALLOCATIONS.c.user_id,
+            TASKS.c.type,
+        )
         .join(TASKS, TASKS.c.id == ALLOCATIONS.c.task_id)
         .where(ALLOCATIONS.c.is_open.is_(True))
         .order_by(ALLOCATIONS.c.requested, ALLOCATIONS.c.id)
@@ -117,23 +126,16 @@ def opened(connection: Connection) -> list[Opened]:
     return [_opened(row) for row in connection.execute(query)]
 
 
-def _opened(row: Row[str, str, str, str, str]) -> Opened:
+def _opened(row: Row[str, str, str, str, int, str]) -> Opened:
     """One that cannot be read must not keep the others from being restored."""
     try:
         kept = msgspec.json.decode(row.launch, type=Kept)
         state = msgspec.json.decode(row.state, type=State)
     except (msgspec.MsgspecError, ValueError):
-        return Opened(AllocationId(row.id), row.task_id, row.type, None, None)
+        id = AllocationId(row.id)
+        blank = Kept(Request(allocation=id, task=row.task_id, task_type=row.type, template={}), UserId(row.user_id))
+        return Opened(id, row.task_id, row.type, blank, State(id=id), is_readable=False)
     return Opened(AllocationId(row.id), row.task_id, row.type, kept, state)
-
-
-def give_up(connection: Connection, id: AllocationId, why: str) -> None:
-    """One that cannot be read any more."""
-    connection.execute(
-        update(ALLOCATIONS)
-        .where(ALLOCATIONS.c.id == id)
-        .values(phase="TERMINATED", is_open=False, exit_reason=why, exit_error=why)
-    )
 
 
 def was_closed(connection: Connection, id: AllocationId) -> bool | None:

@@ -249,6 +249,8 @@ async def test_one_record_that_cannot_be_read_does_not_stop_the_others(clock: Vi
         assert life.state(AllocationId("u.1")).phase is Phase.RUNNING
         assert list(world.machine.entries) == ["u.1"]
         assert (await world.row())["is_open"] is False
+        assert [(exit.allocation, exit.ended.failure) for exit in world.exits] == [("t.1", Failure.RESTORE_ERROR)]
+        assert "its record cannot be read" in world.exits[0].ended.reason
 
 
 @on_virtual_time
