@@ -26,6 +26,7 @@ from muster.assembly import overseeing
 from muster.assembly.addresses import Place
 from muster.assembly.configured import ServeSettings
 from muster.assembly.controlling import Component
+from muster.assembly.experimenting import Experimenting, experimenting
 from muster.assembly.interactive import InteractiveTasks, Setting, interactive_tasks
 from muster.assembly.overseeing import Oversight, Scene
 from muster.assembly.private_files import token
@@ -116,6 +117,7 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
                 **areas.tasks.components,
                 **areas.interactive.components,
                 **areas.overseen.components,
+                **areas.experimenting.components,
             },
             password=base.password,
         )
@@ -142,6 +144,7 @@ class _Areas:
     tasks: TaskServices
     interactive: InteractiveTasks
     overseen: Oversight
+    experimenting: Experimenting
 
 
 async def _base(settings: ServeSettings, around: Surroundings, stack: contextlib.AsyncExitStack) -> _Base:
@@ -178,7 +181,10 @@ async def _areas(
     interactive = await interactive_tasks(platform, setting, tasks, accounts, tokens)
     base.occupants.append(interactive.tasks)
     overseen = await stack.enter_async_context(_oversight(settings, around, auxiliary, tasks, accounts))
-    return _Areas(facts, tokens, await _sso(settings, around, base, stack), tasks, interactive, overseen)
+    experiments = experimenting(platform, setting, tasks, interactive, accounts, overseen.webhooks)
+    # First: its trials are tasks as well, and would be run again.
+    base.occupants.insert(0, experiments.remover)
+    return _Areas(facts, tokens, await _sso(settings, around, base, stack), tasks, interactive, overseen, experiments)
 
 
 async def _routes(settings: ServeSettings, around: Surroundings, base: _Base, areas: _Areas) -> Sequence[Route]:
@@ -192,6 +198,7 @@ async def _routes(settings: ServeSettings, around: Surroundings, base: _Base, ar
         *areas.tasks.routes(accounts.authorizer),
         *areas.interactive.routes,
         *areas.overseen.routes,
+        *areas.experimenting.routes,
     )
 
 

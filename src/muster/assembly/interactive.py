@@ -9,6 +9,7 @@ from muster.accounts.services import AccountServices
 from muster.assembly.controlling import Component
 from muster.assembly.tasking import TaskServices
 from muster.engines.protocol import AllocationId
+from muster.experiments import experiment_records
 from muster.runtime.clock import Clock
 from muster.server.determined import commands, generic, notebooks, shells, tensorboards
 from muster.server.determined import tasks as task_routes
@@ -43,9 +44,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class InteractiveTasks:
-    """`components` must be kept running."""
+    """`components` must be kept running. `contexts`, `settings`, `cluster`: what other tasks are made with too."""
 
     tasks: Tasks
+    contexts: Contexts
+    settings: TaskSettings
+    cluster: Cluster
     routes: Sequence[Route]
     components: Mapping[str, Component]
 
@@ -87,7 +91,7 @@ async def interactive_tasks(
     )
     tasks = Tasks(needs, Submitter(needs, wanted, cluster))
     tasks.attach()
-    await tasks.restore()
+    await tasks.restore(await services.database.read(experiment_records.contexts))
 
     def of(kind: TaskType) -> Interactive:
         return Interactive(kind, tasks, allocations, accounts)
@@ -100,7 +104,7 @@ async def interactive_tasks(
         *map(large, tensorboards.routes(of(TaskType.TENSORBOARD))),
         *map(large, generic.routes(tasks, accounts)),
     )
-    return InteractiveTasks(tasks, routes, {"tasks": tasks.run})
+    return InteractiveTasks(tasks, contexts, wanted, cluster, routes, {"tasks": tasks.run})
 
 
 def _settings(settings: PlatformSettings) -> TaskSettings:

@@ -10,6 +10,7 @@ from muster.accounts.services import AccountServices
 from muster.assembly.controlling import Component
 from muster.assembly.tasking import TaskServices
 from muster.engines.sizing import Auxiliary
+from muster.experiments.telling import Speakers
 from muster.runtime.clock import Clock
 from muster.server.app import Pages
 from muster.server.determined import agents, job_queue, pools, usage, webhooks
@@ -64,7 +65,10 @@ async def oversight(
     views = ClusterViews(watch, scene.queues, database, scene.auxiliary)
     books = Usage(database, clock)
     async with Sender(settings.signing_key or scene.key, allowed) as sender:
-        hooks = Webhooks(database, clock, sender, uuid4, base_url=settings.base_url or scene.url)
+        speakers = Speakers(database, authorizer)
+        hooks = Webhooks(
+            database, clock, sender, uuid4, base_url=settings.base_url or scene.url, find_experiment=speakers.find
+        )
         shipper = Shipper(database, clock, sender.send, random.Random())  # noqa: S311  pauses, no secrets
         scanner = LogScanner(database, hooks)
         hooks.on_enqueued(shipper.wake)

@@ -10,6 +10,7 @@ from muster.accounts.projects import ProjectId
 from muster.api import errors
 from muster.api.meta import Instant
 from muster.api.raw import Document
+from muster.experiments import task_names
 from muster.experiments.states import ExperimentId, ExperimentState, TrialId
 from muster.records.tables_accounts import PROJECTS, USERS, WORKSPACES
 from muster.records.tables_experiments import EXPERIMENT_LABELS, EXPERIMENTS
@@ -98,6 +99,11 @@ def in_state(connection: Connection, state: ExperimentState) -> list[ExperimentI
     """The oldest first. With those that run elsewhere."""
     chosen = select(EXPERIMENTS.c.id).where(EXPERIMENTS.c.state == state.value)
     return [ExperimentId(id) for id in connection.scalars(chosen.order_by(EXPERIMENTS.c.id))]
+
+
+def contexts(connection: Connection) -> list[str]:
+    """Under which names model definitions are kept."""
+    return [task_names.context(ExperimentId(id)) for id in connection.scalars(select(EXPERIMENTS.c.id))]
 
 
 def query() -> Select[tuple[object, ...]]:

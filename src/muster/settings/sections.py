@@ -143,7 +143,8 @@ class Webhooks(Section, frozen=True):
 
 class PlatformSettings(Section, frozen=True):
     """`url`: what others reach the server by, where that is not the address it listens on. `database`: of the records;
-    an SQLite file in the data directory where it is empty. `scheduler`, `quota` and `admission` name files."""
+    an SQLite file in the data directory where it is empty. `checkpoint_storage`: of experiments that name none; below
+    the data directory where it is empty. `scheduler`, `quota` and `admission` name files."""
 
     host: str = "127.0.0.1"
     port: Port = 7077
@@ -153,6 +154,7 @@ class PlatformSettings(Section, frozen=True):
     security: Security = Security()
     log: Log = Log()
     task_container_defaults: Mapping[str, JSON] = {}
+    checkpoint_storage: Mapping[str, JSON] = {}
     tasks: Tasks = Tasks()
     proxy: Proxy = Proxy()
     retention_policy: RetentionPolicy = RetentionPolicy()

@@ -3,7 +3,7 @@
 Commands, notebooks, shells and TensorBoards run once. Generic tasks may be paused and run again, and have children.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -51,8 +51,9 @@ class Tasks:
             allocations.on_exit(kind.value, self._exited)
         allocations.on_exit(TaskType.GENERIC.value, self._generic_exited)
 
-    async def restore(self) -> None:
-        """After a start: what was never acknowledged is not done, idleness is watched again."""
+    async def restore(self, contexts: Iterable[str] = ()) -> None:
+        """After a start: what was never acknowledged is not done, idleness is watched again. `contexts`: kept for
+        others."""
         services = self._services
         rows = await services.database.read(lambda connection: task_records.unfinished(connection, ALL))
         for task in rows:
@@ -65,7 +66,7 @@ class Tasks:
                 await self._move(task.id, [GenericState.ACTIVE], GenericState.PAUSED)
         kept = [task.id for task in rows if task.allocation is not None]
         generic = await services.database.read(lambda c: task_records.ids(c, TaskType.GENERIC.value))
-        await services.contexts.keep_only([*kept, *generic])
+        await services.contexts.keep_only([*kept, *generic, *contexts])
 
     async def run(self) -> None:
         """Whoever was to stop right before a crash may not have been told. Then idleness is watched."""

@@ -152,7 +152,9 @@ class _Tasks:
         )
 
     async def context(self, call: Call, asked: TaskNamed) -> ContextReply:
-        return ContextReply(b64_tgz=base64.b64encode(await self._contexts.get(asked.task_id)).decode())
+        task = await self._tasks.get(asked.task_id)
+        archive = await self._contexts.get(task.snapshot.get("context") or task.id)  # trials share one
+        return ContextReply(b64_tgz=base64.b64encode(archive).decode())
 
 
 def _summary(task: Task, live: Live) -> AllocationSummary:
