@@ -111,8 +111,10 @@ def test_a_killed_command_is_gone_from_the_node(det: Det, watch: Watcher):
     identity = watch.command(f"trap '' TERM; echo started; (sleep 1000; : {mark}) & while :; do sleep 1; done # {mark}")
     watch.until_logged(identity, "started")
     assert processes(mark)
+    asked = time.monotonic()
     det("cmd", "kill", identity)
     watch.until_state("command", identity, ENDED)
+    assert time.monotonic() - asked < 10, "it does not listen, and is not waited for long"
     assert processes(mark) == []
     assert watch.exit_status(identity) == "allocation killed after user admin asked for it"
     det("cmd", "kill", identity)  # again: nothing happens
@@ -155,7 +157,7 @@ def test_what_does_not_fit_waits_for_its_turn(det: Det, watch: Watcher):
     for each in (first, second):
         watch.until_state("command", each, "STATE_RUNNING")
     third = watch.command("echo my turn", "--config", "resources.slots=2")
-    time.sleep(1)
+    assert "waits: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu" in watch.until_logged(third, "waits")
     assert watch.state("command", third) == "STATE_QUEUED"
     job = next(each for each in det("job", "list", "--json").json["jobs"] if each["entityId"] == third)
     assert job["summary"]["state"] == "STATE_QUEUED"
@@ -184,6 +186,7 @@ def test_priority_is_set_and_out_of_range_is_refused(det: Det, watch: Watcher):
         ("resources.resource_pool=no-such-pool", "no-such-pool"),
         ("nonsense.key=1", "nonsense"),
         ("resources.priority=1000", "priority"),
+        ("resources.weight=2", "use resources.priority"),
     ],
 )
 def test_bad_configuration_is_refused_by_name(det: Det, config: str, word: str):

@@ -13,6 +13,10 @@ _SECONDS: Final[Mapping[str, float]] = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _POWERS: Final[Mapping[str, int]] = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _MOST: Final = 2**31 - 1
+DEVICES_INSTEAD: Final = (
+    "a task has the GPUs of its resources.slots; for another device of the node, mount its file by a hostPath volume "
+    "in environment.pod_spec"
+)
 
 
 class Fields:

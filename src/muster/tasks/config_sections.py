@@ -84,7 +84,7 @@ def _proxy_port(fields: Fields) -> ConfigPort:
     if fields.raw("proxy_port") is None:
         fields.problem("proxy_port", "must be given")
     found = ConfigPort(port or 0, fields.flag("proxy_tcp"), fields.flag("unauthenticated"))
-    fields.refuse("default_service_id", "a port is reached as <task>:<port>", unless=[False])
+    fields.refuse("default_service_id", "leave it out: a port is reached as <task>:<port>", unless=[False])
     fields.finish()
     return found
 

@@ -84,7 +84,8 @@ def _read(kind: TaskType, fields: Fields) -> TaskConfig:
         preemption_seconds=fields.integer("preemption_timeout") if is_generic else None,
     )
     if not is_generic:
-        fields.refuse("preemption_timeout", "a task of this kind is not preempted, but ended", unless=[None])
+        told = "a task of this kind is never asked to stop, but killed; use a generic task (det task create)"
+        fields.refuse("preemption_timeout", told, unless=[None])
     if config.work_dir and not PurePosixPath(config.work_dir).is_absolute():
         fields.problem("work_dir", f"must be an absolute path, found {config.work_dir!r}")
     for name in ("slurm", "pbs"):
@@ -115,12 +116,13 @@ def _resources(kind: TaskType, fields: Fields) -> Resources:
     )
     if kind is not TaskType.GENERIC:
         fields.refuse("is_single_node", "a task of this kind is on one node", unless=[True])
-    fields.refuse("weight", "set fairSharing.weight of the pool's ClusterQueue", unless=[1, 1.0])
+    shares = "shares are of queues, and set by fairSharing.weight of the pool's ClusterQueue; use resources.priority"
+    fields.refuse("weight", shares, unless=[1, 1.0])
     fields.refuse("slots_per_trial", "is for experiments; use resources.slots")
     fields.refuse("max_slots", "is for experiments; a task has the slots that it asks for", unless=[slots])
     fields.refuse("agent_label", "use resources.resource_pool")
     fields.refuse("native_parallel", "use resources.slots", unless=[False])
-    fields.refuse("devices", "a task sees the devices of its slots, and no others")
+    fields.refuse("devices", config_fields.DEVICES_INSTEAD)
     fields.finish()
     return found
 

@@ -48,7 +48,7 @@ def read(document: Mapping[str, JSON]) -> ContainerDefaults:
         config["resources"] = {"shm_size": shm}
     fields.refuse("network_mode", "tasks share the network of their node", unless=["host", "bridge"])
     fields.refuse("registry_auth", "use imagePullSecrets in cpu_pod_spec and gpu_pod_spec")
-    fields.refuse("devices", "a task sees the devices of its slots, and no others")
+    fields.refuse("devices", config_fields.DEVICES_INSTEAD)
     for name in ("slurm", "pbs"):
         fields.refuse(name, "tasks run as pods here; cpu_pod_spec and gpu_pod_spec say what is special about them")
     preemption = fields.integer("preemption_timeout", DEFAULT_PREEMPTION_SECONDS)

@@ -86,7 +86,7 @@ def test_what_policies_forbid_is_refused(resources: dict[str, int], says: str) -
         ({"resources": {"slot": 1}}, "resources.slot: unknown key; did you mean slots?"),
         ({"resources": {"slots_per_trial": 1}}, "resources.slots_per_trial: is for experiments; use resources.slots"),
         ({"resources": {"agent_label": "x"}}, "resources.agent_label: use resources.resource_pool"),
-        ({"resources": {"devices": [{"host_path": "/dev/x"}]}}, "resources.devices: a task sees the devices of"),
+        ({"resources": {"devices": [{"host_path": "/dev/x"}]}}, "resources.devices: a task has the GPUs of its resources.slots"),
         ({"resources": {"shm_size": "many"}}, "resources.shm_size: must be a size"),
         ({"resources": []}, "resources: must be an object"),
         ({"searcher": {"name": "grid"}}, "searcher: is for experiments only"),
@@ -128,7 +128,7 @@ def test_what_each_kind_asks_for_where_nobody_says() -> None:
     assert read(TaskType.TENSORBOARD).resources.slots == 0
     assert read(TaskType.NOTEBOOK).notebook_idle_type is IdleType.KERNELS_OR_TERMINALS
     assert read(TaskType.GENERIC, preemption_timeout=5).preemption_seconds == 5
-    assert "not preempted" in refusal(preemption_timeout=5)
+    assert "use a generic task" in refusal(preemption_timeout=5)
 
 
 MOUNT = {"host_path": "/data/sets", "container_path": "/sets", "read_only": True}
