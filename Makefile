@@ -48,17 +48,19 @@ test-torch: $(STAMP)    ## distributed training with a real PyTorch; as root it 
 	TORCH_PYTHON="$(TORCH_PYTHON)" $(BIN)/python -m pytest -n 2 --dist loadfile tests/e2e/test_torch_ddp.py \
 	  tests/e2e/test_torch_elastic.py
 
-# Determined's own client, and what its tasks run. Pinned, and never in the environment that is tested.
+# Determined's own client, and what its tasks run. Pinned, and never in the environment that is tested; PyTorch comes from
+# the interpreter that the environment is made with.
 DET_VENV  := build/det-venv
 DET_STAMP := $(DET_VENV)/.installed
 
 $(DET_STAMP): tests/det/requirements.txt | $(STAMP)
-	@test -x $(DET_VENV)/bin/python || $(PYTHON) -m venv $(DET_VENV)
+	@$(TORCH_PYTHON) -c 'import torch' 2>/dev/null || tools/install-torch
 	@echo "installing into $(DET_VENV) ..."
+	@$(BIN)/uv venv --quiet --clear --system-site-packages --python $(TORCH_PYTHON) $(DET_VENV)
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(DET_VENV)/bin/python --requirement tests/det/requirements.txt
 	@touch $@
 
-test-det: $(STAMP) $(DET_STAMP)  ## the real `det` against a real platform; as root it installs Debian's sshd where there is none
+test-det: $(STAMP) $(DET_STAMP)  ## the real `det` and its harness with PyTorch; as root it installs Debian's sshd and PyTorch
 	@tools/install-sshd
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/det
 
