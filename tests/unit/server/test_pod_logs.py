@@ -116,9 +116,9 @@ def test_a_node_says_where_its_agent_listens():
 
     endpoint = {"kubeletEndpoint": {"Port": 10250}}
     addresses = [{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "10.0.0.1"}]
-    assert node_logs.address(node(addresses=addresses, daemonEndpoints=endpoint)) == "http://10.0.0.1:10250"
+    assert node_logs.address(node(addresses=addresses, daemonEndpoints=endpoint)) == "https://10.0.0.1:10250"
     six = [{"type": "InternalIP", "address": "fd00::1"}]
-    assert node_logs.address(node(addresses=six, daemonEndpoints=endpoint)) == "http://[fd00::1]:10250"
+    assert node_logs.address(node(addresses=six, daemonEndpoints=endpoint)) == "https://[fd00::1]:10250"
     with pytest.raises(errors.Unavailable, match="has not said"):
         node_logs.address(node(addresses=addresses))
 
