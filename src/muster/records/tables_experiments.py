@@ -65,10 +65,7 @@ EXPERIMENTS: Final = Table(
     _state(),
     _name("name"),
     _text("description"),
-    _text("notes"),
     Column("labels", JSON, nullable=False, default=list),
-    _document("config"),  # with all defaults
-    _text("original_config"),  # as it was sent
     Column("forked_from", Integer),
     Column("external_id", String(_NAME), unique=True),
     _flag("is_unmanaged"),  # runs elsewhere, and only reports
@@ -89,11 +86,18 @@ EXPERIMENTS: Final = Table(
     _count("checkpoint_count"),
     Column("checkpoint_bytes", _BIG, nullable=False, default=0),
     Column("slot_seconds", Double, nullable=False, default=0.0),  # used by what has ended
-    Column("search", LargeBinary),  # where it stands; NULL: not begun
-    _text("error"),
     Column("created", Double, nullable=False),
     Column("ended", Double),
-    Index("ix_experiments_project_id_is_archived", "project_id", "is_archived"),
+    # What is large comes last: a database that looks through rows need not read so far.
+    _text("notes"),
+    _document("config"),  # with all defaults
+    _text("original_config"),  # as it was sent
+    Column("search", LargeBinary),  # where it stands; NULL: not begun
+    _text("error"),
+    Index(
+        # All that lists are narrowed by and projects count: read instead of the rows themselves.
+        "ix_experiments_listed", "project_id", "is_archived", "user_id", "state", "name", "trial_count", "created"
+    ),
     Index("ix_experiments_user_id", "user_id"),
     Index("ix_experiments_state", "state"),
     Index("ix_experiments_created", "created"),
@@ -124,13 +128,10 @@ TRIALS: Final = Table(
     Column("experiment_id", ForeignKey(EXPERIMENTS.c.id, ondelete="CASCADE"), nullable=False),
     _name("request_id"),  # by which the search knows it
     _state(),
-    _document("hparams"),
     Column("seed", BigInteger, nullable=False, default=0),
     _count("restarts"),
     _count("run"),  # how many allocations it has had
     _name("task_id"),  # the latest
-    _document("machine"),  # of its lifecycle
-    _text("runner_state"),
     Column("progress", Double, nullable=False, default=0.0),
     Column("total_batches", _BIG, nullable=False, default=0),
     Column("warm_start", String(64)),  # the checkpoint that it begins with
@@ -140,15 +141,19 @@ TRIALS: Final = Table(
     Column("best_validation_id", _BIG),
     Column("latest_validation_id", _BIG),
     Column("searcher_metric", Double),  # the best; of a value that can be compared
-    _document("summary_metrics"),
-    _document("metadata"),
     _flag("is_archived"),
-    _text("log_signal"),  # what a policy has seen in its log
     Column("external_id", String(_NAME)),
     Column("log_retention_days", Integer),
     Column("last_activity", Double),
     Column("created", Double, nullable=False),
     Column("ended", Double),
+    # What is large comes last.
+    _document("hparams"),
+    _document("machine"),  # of its lifecycle
+    _text("runner_state"),
+    _document("summary_metrics"),
+    _document("metadata"),
+    _text("log_signal"),  # what a policy has seen in its log
     UniqueConstraint("experiment_id", "external_id", name="uq_trials_external_id"),
     Index("ix_trials_experiment_id", "experiment_id"),
     Index("ix_trials_state", "state"),

@@ -65,10 +65,7 @@ def upgrade() -> None:
         sa.Column("state", sa.String(length=32), nullable=False),
         sa.Column("name", sa.String(length=254), nullable=False),
         sa.Column("description", sa.Text(), nullable=False),
-        sa.Column("notes", sa.Text(), nullable=False),
         sa.Column("labels", sa.JSON(), nullable=False),
-        sa.Column("config", sa.JSON(), nullable=False),
-        sa.Column("original_config", sa.Text(), nullable=False),
         sa.Column("forked_from", sa.Integer(), nullable=True),
         sa.Column("external_id", sa.String(length=254), nullable=True),
         sa.Column("is_unmanaged", sa.Boolean(), nullable=False),
@@ -89,10 +86,13 @@ def upgrade() -> None:
         sa.Column("checkpoint_count", sa.Integer(), nullable=False),
         sa.Column("checkpoint_bytes", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("slot_seconds", sa.Double(), nullable=False),
-        sa.Column("search", sa.LargeBinary(), nullable=True),
-        sa.Column("error", sa.Text(), nullable=False),
         sa.Column("created", sa.Double(), nullable=False),
         sa.Column("ended", sa.Double(), nullable=True),
+        sa.Column("notes", sa.Text(), nullable=False),
+        sa.Column("config", sa.JSON(), nullable=False),
+        sa.Column("original_config", sa.Text(), nullable=False),
+        sa.Column("search", sa.LargeBinary(), nullable=True),
+        sa.Column("error", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_experiments_job_id")),
         sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_experiments_project_id")),
         sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_experiments_user_id")),
@@ -102,8 +102,13 @@ def upgrade() -> None:
     )
     op.create_index("ix_experiments_created", "experiments", ["created"], unique=False)
     op.create_index("ix_experiments_job_id", "experiments", ["job_id"], unique=False)
+    op.create_index(
+        "ix_experiments_listed",
+        "experiments",
+        ["project_id", "is_archived", "user_id", "state", "name", "trial_count", "created"],
+        unique=False,
+    )
     op.create_index("ix_experiments_name", "experiments", ["name"], unique=False)
-    op.create_index("ix_experiments_project_id_is_archived", "experiments", ["project_id", "is_archived"], unique=False)
     op.create_index("ix_experiments_state", "experiments", ["state"], unique=False)
     op.create_index("ix_experiments_user_id", "experiments", ["user_id"], unique=False)
     op.create_table(
@@ -134,13 +139,10 @@ def upgrade() -> None:
         sa.Column("experiment_id", sa.Integer(), nullable=False),
         sa.Column("request_id", sa.String(length=254), nullable=False),
         sa.Column("state", sa.String(length=32), nullable=False),
-        sa.Column("hparams", sa.JSON(), nullable=False),
         sa.Column("seed", sa.BigInteger(), nullable=False),
         sa.Column("restarts", sa.Integer(), nullable=False),
         sa.Column("run", sa.Integer(), nullable=False),
         sa.Column("task_id", sa.String(length=254), nullable=False),
-        sa.Column("machine", sa.JSON(), nullable=False),
-        sa.Column("runner_state", sa.Text(), nullable=False),
         sa.Column("progress", sa.Double(), nullable=False),
         sa.Column("total_batches", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("warm_start", sa.String(length=64), nullable=True),
@@ -150,15 +152,18 @@ def upgrade() -> None:
         sa.Column("best_validation_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True),
         sa.Column("latest_validation_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True),
         sa.Column("searcher_metric", sa.Double(), nullable=True),
-        sa.Column("summary_metrics", sa.JSON(), nullable=False),
-        sa.Column("metadata", sa.JSON(), nullable=False),
         sa.Column("is_archived", sa.Boolean(), nullable=False),
-        sa.Column("log_signal", sa.Text(), nullable=False),
         sa.Column("external_id", sa.String(length=254), nullable=True),
         sa.Column("log_retention_days", sa.Integer(), nullable=True),
         sa.Column("last_activity", sa.Double(), nullable=True),
         sa.Column("created", sa.Double(), nullable=False),
         sa.Column("ended", sa.Double(), nullable=True),
+        sa.Column("hparams", sa.JSON(), nullable=False),
+        sa.Column("machine", sa.JSON(), nullable=False),
+        sa.Column("runner_state", sa.Text(), nullable=False),
+        sa.Column("summary_metrics", sa.JSON(), nullable=False),
+        sa.Column("metadata", sa.JSON(), nullable=False),
+        sa.Column("log_signal", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(
             ["experiment_id"], ["experiments.id"], name=op.f("fk_trials_experiment_id"), ondelete="CASCADE"
         ),
