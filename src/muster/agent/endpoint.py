@@ -1,7 +1,9 @@
-"""A small HTTP service of an agent on another machine: the logs of its pods, for the server to pass on.
+"""A small HTTP service of an agent on another machine: the logs of its pods, for the server to pass on, and what they
+use.
 
-`GET /logs/{namespace}/{pod}/{uid}/{container}` with kubectl's query parameters and a bearer token, over TLS with the
-certificate whose fingerprint is on the Node. Errors are Status documents, so the server hands them through unchanged.
+`GET /logs/{namespace}/{pod}/{uid}/{container}` with kubectl's query parameters, and `GET /samples`; both with a bearer
+token, over TLS with the certificate whose fingerprint is on the Node. Errors are Status documents, so the server hands
+them through unchanged.
 """
 
 import hmac
@@ -16,30 +18,40 @@ from starlette.routing import Route
 
 from muster.agent import logs
 from muster.agent.logs import LogOptions
+from muster.agent.sampling import Samples
 from muster.api import errors, raw, status
 from muster.api.errors import ApiError
 from muster.runtime.clock import Clock
 
 
-class KeepsLogs(Protocol):
+class Served(Protocol):
     """The part of an `Agent` that is served."""
+
+    async def samples(self) -> Samples: ...
 
     def open_logs(
         self, namespace: str, name: str, uid: str, container: str, options: LogOptions
     ) -> AsyncIterator[bytes]: ...
 
 
-def application(agent: KeepsLogs, *, token: str, clock: Clock) -> Starlette:
+def application(agent: Served, *, token: str, clock: Clock) -> Starlette:
     """The ASGI application. `token` is what callers must carry."""
     expected = f"Bearer {token}".encode()
 
-    async def read_logs(request: Request) -> Response:
+    def check(request: Request) -> None:
         if not hmac.compare_digest(request.headers.get("authorization", "").encode(), expected):
             raise errors.Unauthorized("Unauthorized")
+
+    async def read_logs(request: Request) -> Response:
+        check(request)
         part = request.path_params
         options = logs.parse_query(request.query_params, clock.now())
         lines = agent.open_logs(part["namespace"], part["pod"], part["uid"], part["container"], options)
         return StreamingResponse(_closing(lines), media_type="text/plain")
+
+    async def read_samples(request: Request) -> Response:
+        check(request)
+        return Response(raw.encode(await agent.samples()), media_type="application/json")
 
     async def healthy(_request: Request) -> Response:
         return Response("ok", media_type="text/plain")
@@ -47,6 +59,7 @@ def application(agent: KeepsLogs, *, token: str, clock: Clock) -> Starlette:
     return Starlette(
         routes=[
             Route("/logs/{namespace}/{pod}/{uid}/{container}", read_logs, methods=["GET"]),
+            Route("/samples", read_samples, methods=["GET"]),
             Route("/healthz", healthy, methods=["GET"]),
         ],
         exception_handlers={ApiError: _refusal()},

@@ -35,6 +35,7 @@ from muster.agent.runtime import (
     Exit,
     Found,
     Launch,
+    Leads,
     Mounts,
     Running,
     Runtime,
@@ -179,11 +180,10 @@ class HostProcessRuntime:
         return self._launcher
 
     async def signal(self, attempt: Attempt, number: int) -> None:
-        state = _read_state(attempt)
-        if state is None or _exit_path(attempt).exists() or not _is_same(state.pid, state.process_start, state.boot):
-            return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(state.pid, number)
+        pid = self.leader(attempt)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, number)
 
     async def wait(self, attempt: Attempt) -> Exit:
         while True:
@@ -274,6 +274,12 @@ class HostProcessRuntime:
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         return Executed(process.returncode or 0, output[-4096:].decode(errors="replace"))
+
+    def leader(self, attempt: Attempt) -> int | None:
+        state = _read_state(attempt)
+        if state is None or _exit_path(attempt).exists() or not _is_same(state.pid, state.process_start, state.boot):
+            return None
+        return state.pid
 
     async def can_mount(self) -> bool:
         if self._can_mount is None:
@@ -476,4 +482,5 @@ def _allow_open_files() -> int:
 
 _runtime: type[Runtime] = HostProcessRuntime
 _executes: type[Executes] = HostProcessRuntime
+_leads: type[Leads] = HostProcessRuntime
 _mounts: type[Mounts] = HostProcessRuntime

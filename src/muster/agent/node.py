@@ -24,10 +24,12 @@ from muster.agent.ports import Ports
 from muster.agent.preparing import Supplies
 from muster.agent.registration import Identity, Registration
 from muster.agent.reporting import Reporter
-from muster.agent.runtime import Mounts, Runtime
+from muster.agent.runtime import Leads, Mounts, Runtime
+from muster.agent.sampling import Occupant, Sampler, Samples
 from muster.api import core, errors
 from muster.api.errors import ApiError
 from muster.api.kinds import Kind
+from muster.api.muster.names import TASK_LABEL
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.api.selectors import FieldSelector, parse_fields
@@ -70,6 +72,8 @@ class Agent:
         self._trash = config.directory / "trash"
         self._address = config.address or registration.own_address()
         self._is_draining = False
+        self._sampler = Sampler(clock.monotonic)
+        self._sampling = asyncio.Lock()
         self._reset()
 
     def _reset(self) -> None:
@@ -164,6 +168,25 @@ class Agent:
             return logs.read(home, container, options, self._clock)
         except errors.BadRequest as error:
             raise errors.BadRequest(f'pod "{name}": {error.message}') from error
+
+    async def samples(self) -> Samples:
+        """What the pods of tasks use, by uid and group; rates since this was asked last."""
+        if not isinstance(self._runtime, Leads):
+            return {}
+        async with self._sampling:
+            return await asyncio.to_thread(self._sampler.sample, self._occupants(self._runtime))
+
+    def _occupants(self, runtime: Leads) -> list[Occupant]:
+        uuids = {gpu.index: gpu.uuid for gpu in self._config.machine.gpus}
+        found = []
+        for worker in self._workers.values():
+            if TASK_LABEL not in (worker.object.meta.labels or {}):
+                continue
+            leaders = [pid for attempt in worker.attempts() if (pid := runtime.leader(attempt)) is not None]
+            if leaders:
+                held = {index for indexes in worker.grant.gpus.values() for index in indexes}
+                found.append(Occupant(worker.uid, leaders, [uuids[index] for index in sorted(held & uuids.keys())]))
+        return found
 
     def story(self, uid: str) -> str:
         """The latest events of a pod and what was done about each, for a person to read."""

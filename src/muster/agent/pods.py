@@ -100,6 +100,10 @@ class PodWorker:
     def is_stopping(self) -> bool:
         return self.state.stop is not None and not self.state.is_over
 
+    def attempts(self) -> list[Attempt]:
+        """That run, one of each container."""
+        return [self._attempt(found.name, found.attempt) for found in self.state.containers if found.is_alive]
+
     def story(self) -> list[tuple[Event, tuple[Effect, ...]]]:
         """The latest events and what was done about each."""
         return list(self._story)

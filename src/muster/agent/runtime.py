@@ -123,6 +123,15 @@ class Executes(Protocol):
 
 
 @runtime_checkable
+class Leads(Protocol):
+    """Optional ability: what an attempt runs are processes of this machine."""
+
+    def leader(self, attempt: Attempt) -> int | None:
+        """The process that all others of the attempt come from; None where it does not run."""
+        ...
+
+
+@runtime_checkable
 class Mounts(Protocol):
     """Optional ability: an attempt has a view of the file system of its own."""
 

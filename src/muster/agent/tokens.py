@@ -35,7 +35,8 @@ def own(given: str, name: str) -> str:
 
 
 def for_logs(own: str) -> str:
-    """What the server must carry to read the logs that the node keeps. `own`: the node's own token."""
+    """What the server must carry to read the logs of the node's pods, and what they use. `own`: the node's own
+    token."""
     return _derived(own, "logs")
 
 

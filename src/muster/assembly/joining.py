@@ -12,6 +12,7 @@ from muster.agent import certificates, cgroups, endpoint, tokens
 from muster.agent.host_process import HostProcessRuntime
 from muster.agent.logs import LogOptions
 from muster.agent.node import Agent, NodeConfig
+from muster.agent.sampling import Samples
 from muster.assembly.machines import NodeSettings, shares
 from muster.assembly.private_files import make_private
 from muster.runtime.clock import SystemClock
@@ -72,3 +73,6 @@ class _Late:
         self, namespace: str, name: str, uid: str, container: str, options: LogOptions
     ) -> AsyncIterator[bytes]:
         return self.agent.open_logs(namespace, name, uid, container, options)
+
+    async def samples(self) -> Samples:
+        return await self.agent.samples()

@@ -7,6 +7,7 @@ import pytest
 
 from muster.agent import endpoint, logs
 from muster.agent.logs import LogOptions
+from muster.agent.sampling import Samples
 from muster.api import errors
 from muster.runtime.clock import SystemClock
 from muster.testing.asgi import AsgiClient
@@ -17,6 +18,9 @@ class Logs:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+
+    async def samples(self) -> Samples:
+        return {"u-1": {"memory": {"memory_free": 1.0}}}
 
     def open_logs(
         self, namespace: str, name: str, uid: str, container: str, options: LogOptions
@@ -42,9 +46,15 @@ async def test_lines_come_as_text(client: AsgiClient) -> None:
     assert answer.body == b"line 3\nline 4\n"
 
 
+async def test_what_pods_use_is_told_by_pod_and_group(client: AsgiClient) -> None:
+    answer = await client.request("GET", "/samples")
+    assert (answer.status, answer.json) == (200, {"u-1": {"memory": {"memory_free": 1.0}}})
+
+
 @pytest.mark.parametrize("word", ["", "Bearer wrong", "s3cret", "bearer s3cret"])
-async def test_strangers_are_turned_away(client: AsgiClient, word: str) -> None:
-    answer = await client.request("GET", "/logs/default/a/u-1/main", headers={"authorization": word})
+@pytest.mark.parametrize("path", ["/logs/default/a/u-1/main", "/samples"])
+async def test_strangers_are_turned_away(client: AsgiClient, path: str, word: str) -> None:
+    answer = await client.request("GET", path, headers={"authorization": word})
     assert (answer.status, answer.json["reason"]) == (401, "Unauthorized")
 
 
