@@ -88,7 +88,7 @@ class Creator:
         accounts = self._services.accounts
         user = yaml_text.read(new.config, "config")
         template = await submitting.find_template(accounts, by, new.template)
-        project = await self._project(new, user, template)
+        project = await self._project(by.caller, new, user, template)
         await accounts.authorizer.check(by.caller, Permission.CREATE_EXPERIMENTS, project.workspace)
         workspace = await accounts.workspaces.get(project.workspace)
         _must_take(workspace, project)
@@ -176,20 +176,30 @@ class Creator:
 
     # Where it belongs
 
-    async def _project(self, new: NewExperiment, user: Document, template: Document) -> Project:
+    async def _project(self, caller: Caller, new: NewExperiment, user: Document, template: Document) -> Project:
+        """As whoever asks says, or the configuration; else with its parent. Raises NotFound."""
         if new.project is not None:
             return await self._services.accounts.projects.get(new.project)
         named = user if user.get("project") or user.get("workspace") else template
         workspace, project = raw.dig(named, "workspace"), raw.dig(named, "project")
+        if isinstance(workspace, str) and isinstance(project, str) and workspace and project:
+            return await self._named(caller, workspace, project)
+        parent = new.parent
 
         def read(connection: Connection) -> Project:
-            if isinstance(workspace, str) and isinstance(project, str) and workspace and project:
-                return projects.get(connection, _named(connection, workspace, project))
-            if new.parent is not None:
-                return projects.get(connection, experiment_records.get(connection, new.parent).project)
-            return projects.get(connection, _UNCATEGORIZED)
+            id = _UNCATEGORIZED if parent is None else experiment_records.get(connection, parent).project
+            return projects.get(connection, id)
 
         return await self._services.database.read(read)
+
+    async def _named(self, caller: Caller, workspace: str, project: str) -> Project:
+        """The same answer whether it is not there or not to be seen. Raises NotFound."""
+        id = await self._services.database.read(lambda connection: _named(connection, workspace, project))
+        found = None if id is None else await self._services.accounts.projects.get(id)
+        allows = self._services.accounts.authorizer.allows
+        if found is None or not await allows(caller, Permission.VIEW_WORKSPACE, found.workspace):
+            raise errors.NotFound(f"config: project: workspace {workspace[:80]!r} has no project {project[:80]!r}")
+        return found
 
     # Writing it down
 
@@ -263,16 +273,14 @@ def _must_take(workspace: Workspace, project: Project) -> None:
         raise errors.BadRequest(f"project {project.name!r} is archived or being deleted")
 
 
-def _named(connection: Connection, workspace: str, project: str) -> ProjectId:
+def _named(connection: Connection, workspace: str, project: str) -> ProjectId | None:
     query = (
         select(PROJECTS.c.id)
         .join(WORKSPACES, WORKSPACES.c.id == PROJECTS.c.workspace_id)
         .where(func.lower(WORKSPACES.c.name) == workspace.lower(), func.lower(PROJECTS.c.name) == project.lower())
     )
     found = connection.scalar(query)
-    if found is None:
-        raise errors.NotFound(f"config: project: workspace {workspace[:80]!r} has no project {project[:80]!r}")
-    return ProjectId(found)
+    return None if found is None else ProjectId(found)
 
 
 def _sources(

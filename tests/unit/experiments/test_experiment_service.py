@@ -1,8 +1,7 @@
 """Experiments that run: over real records and allocations, with pretended programs."""
 
-from sqlalchemy import Connection, select
-from tests.unit.experiments.experiment_worlds import BAD, World, a_config, alive, programs
-from tests.unit.experiments.experiment_worlds import Plan as P
+from sqlalchemy import select
+from tests.unit.experiments.experiment_worlds import BAD, Plan, World, a_config, alive, programs
 
 from muster.experiments.states import ExperimentState, TrialState
 from muster.records.tables_tasks import TASKS
@@ -14,7 +13,7 @@ E, T = ExperimentState, TrialState
 
 @on_virtual_time
 async def test_a_single_trial_runs_to_its_end(clock: VirtualClock) -> None:
-    world = World(clock, plan=lambda trial, run: P(seconds=10, metric=0.5))
+    world = World(clock, plan=lambda trial, run: Plan(seconds=10, metric=0.5))
     async with programs(world), alive(world) as life:
         id = await world.make()
         life.conductors.begin(id)
@@ -27,16 +26,13 @@ async def test_a_single_trial_runs_to_its_end(clock: VirtualClock) -> None:
     assert trial.task.startswith(f"{id}.")
     assert world.lines.ends == [trial.task]
 
-    def task(connection: Connection) -> object:
-        return connection.execute(select(TASKS.c.type, TASKS.c.ended).where(TASKS.c.id == trial.task)).one()
-
-    row = await world.database.read(task)
-    assert (row.type, row.ended is not None) == ("TRIAL", True)
+    query = select(TASKS.c.type).where(TASKS.c.id == trial.task, TASKS.c.ended.is_not(None))
+    assert await world.database.read(lambda connection: connection.scalar(query)) == "TRIAL"
 
 
 @on_virtual_time
 async def test_a_program_that_breaks_is_run_again_as_often_as_it_may(clock: VirtualClock) -> None:
-    world = World(clock, plan=lambda trial, run: P(exit=BAD))
+    world = World(clock, plan=lambda trial, run: Plan(exit=BAD))
     async with programs(world), alive(world) as life:
         id = await world.make()
         life.conductors.begin(id)
@@ -49,7 +45,7 @@ async def test_a_program_that_breaks_is_run_again_as_often_as_it_may(clock: Virt
 @on_virtual_time
 async def test_a_search_of_many_trials_keeps_to_its_concurrency(clock: VirtualClock) -> None:
     searcher = {"name": "random", "max_trials": 20, "max_concurrent_trials": 3}
-    world = World(clock, plan=lambda trial, run: P(metric=float(trial)))
+    world = World(clock, plan=lambda trial, run: Plan(metric=float(trial)))
     async with programs(world), alive(world) as life:
         id = await world.make(a_config(searcher))
         life.conductors.begin(id)
