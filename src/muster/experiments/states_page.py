@@ -1,4 +1,4 @@
-"""docs/reference/states.md, rendered from the tables of changes: `python -m muster.tasks.states_page` prints it."""
+"""docs/reference/states.md, from the tables of changes: `python -m muster.experiments.states_page` prints it."""
 
 import sys
 from collections.abc import Mapping
@@ -6,6 +6,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from muster.agent.states import CONTAINER_CHANGES, POD_CHANGES, Phase, PodPhase
+from muster.experiments import experiment, trial
+from muster.experiments.states import ExperimentState, TrialState
 from muster.jobs.volcano import states as volcano_states
 from muster.jobs.volcano.vocabulary import Phase as VolcanoPhase
 from muster.tasks import allocation_states
@@ -14,11 +16,11 @@ from muster.tasks.allocation_states import Phase as AllocationPhase
 _HEAD = """\
 # States
 
-<!-- Rendered from the code's tables by `python -m muster.tasks.states_page`; a test fails when it is stale. -->
+<!-- Rendered from the code's tables by `python -m muster.experiments.states_page`; a test fails when it is stale. -->
 
 A node's agent moves a pod and its containers along these edges, the job controller a Volcano Job, and the server the
-allocations of tasks, and along no others: a change that is not listed here is a bug, and whoever comes upon it stops
-instead of going on with a state that nobody foresaw.
+allocations of tasks, the trials and the experiments, and along no others: a change that is not listed here is a bug,
+and whoever comes upon it stops instead of going on with a state that nobody foresaw.
 """
 _POD = """\
 What `status.phase` says. A pod that has ended stays as it ended; a new try is a new pod.
@@ -39,6 +41,17 @@ One run of a task, as Determined's API shows it; PENDING and ASSIGNED appear the
 stop is TERMINATING until it has. TERMINATED is final: another run of the task is another allocation.
 """
 
+_TRIAL = """\
+One sample of a search. Each of its runs is an allocation, and there is never more than one that is not over. An ACTIVE
+trial whose run was preempted, lost with its node, or has failed and may be tried again, waits for another run. The
+states in which it stops only ever become more severe. COMPLETED, CANCELED and ERROR are final, unless its experiment is
+continued.
+"""
+
+_EXPERIMENT = """\
+A search and its trials. What it is asked holds for all of them. It ends with the last of its trials, as it was stopped.
+"""
+
 _Of = TypeVar("_Of", bound=StrEnum)
 
 
@@ -50,6 +63,8 @@ def render() -> str:
             *_machine("Containers", _CONTAINER, CONTAINER_CHANGES, Phase.WAITING),
             *_machine("Volcano Jobs", _VOLCANO_JOB, volcano_states.CHANGES, VolcanoPhase.PENDING),
             *_machine("Allocations", _ALLOCATION, allocation_states.CHANGES, AllocationPhase.PENDING),
+            *_machine("Trials", _TRIAL, trial.CHANGES, TrialState.ACTIVE),
+            *_machine("Experiments", _EXPERIMENT, experiment.CHANGES, ExperimentState.ACTIVE),
         ]
     )
 
