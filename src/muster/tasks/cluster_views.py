@@ -17,11 +17,12 @@ from muster.engines.sizing import DEFAULT_POOL, Auxiliary
 from muster.quota.workloads import queued_since
 from muster.records import Database
 from muster.records.tables_accounts import POOL_BINDINGS, USERS
+from muster.records.tables_experiments import EXPERIMENTS
 from muster.records.tables_tasks import TASKS
 from muster.tasks import agent_views, job_views, pool_views
 from muster.tasks.agent_views import AgentView
 from muster.tasks.cluster_watching import ClusterWatch
-from muster.tasks.job_views import JobView, Standings
+from muster.tasks.job_views import JobView, Search, Standings
 from muster.tasks.pool_views import PoolView
 
 _MOST_WAITING: Final = 100_000
@@ -101,7 +102,8 @@ class ClusterViews:
         ]
         resources = {pool.name: pool.slot_resource for pool in pools}
         submitted = {task: timestamps.to_micro_text(holder.since) for task, holder in (await self.holders()).items()}
-        return job_views.jobs(allocations, others, Standings(waiting, resources, submitted))
+        searches = await self._database.read(_searches)
+        return job_views.jobs(allocations, others, Standings(waiting, resources, submitted, searches))
 
     async def pool_jobs(self, pool: str) -> list[JobView]:
         """`pool`: empty for the default one. Raises NotFound."""
@@ -157,6 +159,13 @@ def _bindings(connection: Connection) -> Mapping[str, Collection[WorkspaceId]]:
     for row in connection.execute(select(POOL_BINDINGS)):
         found.setdefault(row.pool, set()).add(WorkspaceId(row.workspace_id))
     return found
+
+
+def _searches(connection: Connection) -> Mapping[str, Search]:
+    """By job, of all experiments that something runs for."""
+    live = select(TASKS.c.job_id).where(TASKS.c.ended.is_(None), TASKS.c.type == "TRIAL")
+    query = select(EXPERIMENTS.c.id, EXPERIMENTS.c.name, EXPERIMENTS.c.job_id).where(EXPERIMENTS.c.job_id.in_(live))
+    return {row.job_id: Search(row.id, row.name) for row in connection.execute(query)}
 
 
 def _holders(connection: Connection) -> Mapping[str, Holder]:

@@ -24,6 +24,7 @@ from muster.engines.protocol import AllocationId, Request
 from muster.engines.sizing import Auxiliary
 from muster.quota.workloads import QUEUED_SINCE
 from muster.records import Database
+from muster.records.tables_experiments import EXPERIMENTS
 from muster.records.tables_tasks import ALLOCATIONS, TASKS
 from muster.runtime.clock import Clock
 from muster.store.protocol import Create, Options, Patch, Refused, Store, write_one
@@ -95,7 +96,7 @@ class JobControl:
         _must_be_ours(job, "priority")
         for task in job.tasks:
             await priorities.set_priority(self._store, task, priority)
-        await self._database.write(lambda connection: _set_priority_of(connection, job.tasks, priority))
+        await self._database.write(lambda connection: _set_priority_of(connection, job, priority))
 
     # Pool
 
@@ -112,6 +113,8 @@ class JobControl:
             await self._check_pool(part, job.pool, pool, holders[part.task].workspace if part.task in holders else None)
         for part in job.parts:
             await self._requeue(part, pool)
+        changed: Document = {"pool": pool}
+        await self._database.write(lambda c: _change_experiment(c, job, changed, {"resource_pool": pool}))
 
     async def _check_pool(self, part: Part, before: str, pool: str, workspace: WorkspaceId | None) -> None:
         """Raises NotFound, BadRequest, Forbidden."""
@@ -235,14 +238,23 @@ def _must_wait_for_quota(job: JobView, field: str) -> None:
         raise errors.BadRequest(f"{field}: job {job.id} does not stand in the queue yet; try again in a moment")
 
 
-def _set_priority_of(connection: Connection, tasks: Sequence[str], priority: int) -> None:
+def _set_priority_of(connection: Connection, job: JobView, priority: int) -> None:
     """In what the tasks say of themselves, so that a further run of them is as urgent."""
-    rows = connection.execute(select(TASKS.c.id, TASKS.c.config).where(TASKS.c.id.in_(tasks))).all()
+    rows = connection.execute(select(TASKS.c.id, TASKS.c.config).where(TASKS.c.id.in_(job.tasks))).all()
     for id, config in rows:
         resources = config.get("resources") if isinstance(config, dict) else None
         if isinstance(resources, dict):
             changed = {**config, "resources": {**resources, "priority": priority}}
             connection.execute(update(TASKS).where(TASKS.c.id == id).values(config=changed))
+    _change_experiment(connection, job, {"priority": priority}, {"priority": priority})
+
+
+def _change_experiment(connection: Connection, job: JobView, columns: Document, resources: Document) -> None:
+    """Where the job is one: trials that it starts later are as it is."""
+    is_it = EXPERIMENTS.c.job_id == job.id
+    for row in connection.execute(select(EXPERIMENTS.c.config).where(is_it)).all():
+        config = {**row.config, "resources": {**row.config.get("resources", {}), **resources}}
+        connection.execute(update(EXPERIMENTS).where(is_it).values(**columns, config=config))
 
 
 def _set_pool_of(connection: Connection, allocation: str, pool: str) -> None:

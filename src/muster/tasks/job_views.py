@@ -93,13 +93,23 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True)
+class Search:
+    """The experiment that a job is."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Standings:
     """By pool: which workloads wait for quota there, the first first; and what a slot is. By task: when it was
-    submitted, as far as that is known better than by the second in which its allocation was made."""
+    submitted, as far as that is known better than by the second in which its allocation was made. By job: which
+    experiment it is."""
 
     waiting: Mapping[str, Sequence[str]]
     slot_resources: Mapping[str, str]
     submitted: Mapping[str, str] = field(default_factory=dict)
+    searches: Mapping[str, Search] = field(default_factory=dict)
 
 
 def jobs(
@@ -112,7 +122,7 @@ def jobs(
     found: dict[str, JobView] = {}
     for allocation, workload in allocations:
         if allocation.status.phase != Phase.TERMINATED:
-            each = _of_task(allocation, workload, standings.submitted)
+            each = _of_task(allocation, workload, standings)
             before = found.get(each.id)
             found[each.id] = each if before is None else _joined(before, each)
     for workload, queue in workloads:
@@ -153,8 +163,9 @@ def _place(job: JobView, places: Mapping[str, int]) -> tuple[int, int, int, str]
     return (1, 0, min(standing), "") if standing else (2, 0, 0, job.submitted)
 
 
-def _of_task(allocation: muster.Allocation, workload: kueue.Workload | None, submitted: Mapping[str, str]) -> JobView:
+def _of_task(allocation: muster.Allocation, workload: kueue.Workload | None, standings: Standings) -> JobView:
     meta, spec = allocation.metadata, allocation.spec
+    search = standings.searches.get(spec.job_id or "")
     type = JobType.EXPERIMENT if spec.task_type == "TRIAL" else JobType(spec.task_type)
     part = Part(
         meta.namespace,
@@ -168,10 +179,10 @@ def _of_task(allocation: muster.Allocation, workload: kueue.Workload | None, sub
     return JobView(
         spec.job_id or spec.task_id,
         type,
-        spec.name or spec.task_id,
-        spec.task_id,
+        (search.name if search else spec.name) or spec.task_id,
+        str(search.id) if search else spec.task_id,
         spec.pool or spec.queue_name or "",
-        submitted.get(spec.task_id) or meta.creation_timestamp or "",
+        standings.submitted.get(spec.task_id) or meta.creation_timestamp or "",
         bool(spec.is_preemptible),
         DEFAULT_PRIORITY if spec.priority is None else spec.priority,
         spec.owner or "",

@@ -9,7 +9,7 @@ from muster.api.meta import Instant, ObjectMeta, OwnerReference
 from muster.api.muster.names import Phase
 from muster.tasks import job_views
 from muster.tasks.job_control import placed
-from muster.tasks.job_views import JobState, JobType, JobView, Standings
+from muster.tasks.job_views import JobState, JobType, JobView, Search, Standings
 
 NAMES = "abcdefgh"
 
@@ -35,7 +35,11 @@ def a_workload(name: str, owner: str = "") -> kueue.Workload:
 
 
 def lined_up(*allocations: muster.Allocation, waiting: str = "") -> list[JobView]:
-    standings = Standings({"gold": [f"default/wl-{name}" for name in waiting]}, {"gold": "nvidia.com/gpu"})
+    standings = Standings(
+        {"gold": [f"default/wl-{name}" for name in waiting]},
+        {"gold": "nvidia.com/gpu"},
+        searches={"exp": Search(7, "mnist")},
+    )
     found = [(each, a_workload(each.metadata.name)) for each in allocations]
     return job_views.jobs(found, [], standings)
 
@@ -62,6 +66,7 @@ def test_what_runs_comes_first_then_what_has_quota_then_the_queue() -> None:
 def test_trials_of_an_experiment_are_one_job() -> None:
     (job,) = lined_up(an_allocation("a", Phase.RUNNING, job="exp"), an_allocation("b", job="exp"), waiting="b")
     assert (job.id, job.type, job.state) == ("exp", JobType.EXPERIMENT, JobState.SCHEDULED)
+    assert (job.name, job.entity) == ("mnist", "7")
     assert (job.allocated_slots, job.requested_slots, job.tasks) == (2, 4, ["task-a", "task-b"])
 
 
