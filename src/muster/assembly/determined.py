@@ -33,6 +33,7 @@ from muster.assembly.private_files import token
 from muster.assembly.tasking import TaskServices, task_services
 from muster.engines import sizing
 from muster.engines.sizing import Auxiliary
+from muster.experiments.metric_intake import MetricIntake
 from muster.records import Database
 from muster.records.tables_accounts import WORKSPACE_NAMESPACES
 from muster.runtime.clock import Clock
@@ -85,6 +86,7 @@ class Determined:
     pages: Sequence[Pages]
     accounts: AccountServices
     tasks: TaskServices
+    intake: MetricIntake
     components: Mapping[str, Component]
     password: str | None
 
@@ -110,6 +112,7 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
             ),
             accounts=accounts,
             tasks=areas.tasks,
+            intake=areas.experimenting.intake,
             components={
                 "removal of workspaces": accounts.remover.run,
                 "upkeep of accounts": accounts.upkeep.run,

@@ -15,10 +15,13 @@ from muster.experiments.creating import Creator
 from muster.experiments.deleting import Belonging, ExperimentRemover
 from muster.experiments.launching import LaunchServices, TrialLauncher
 from muster.experiments.log_labels import Labels
+from muster.experiments.metric_intake import MetricIntake
+from muster.experiments.places import Places
 from muster.experiments.registry import Conductors
 from muster.experiments.running import ExperimentService, Parts
 from muster.experiments.telling import Herald
 from muster.experiments.unmanaged import Unmanaged
+from muster.server.determined import metric_series, metric_views, metrics, profiling, trial_reports, workloads
 from muster.server.determined.routing import Route
 from muster.settings.sections import PlatformSettings
 from muster.tasks.task_config import TaskType
@@ -30,6 +33,7 @@ class Experimenting:
     """`components` must be kept running. `remover` empties workspaces and projects that are deleted."""
 
     service: ExperimentService
+    intake: MetricIntake
     remover: ExperimentRemover
     routes: Sequence[Route]
     components: Mapping[str, Component]
@@ -64,12 +68,22 @@ def experimenting(
     remover = ExperimentRemover(database, clock, conductors, interactive.contexts, tasks.retention, belongings)
     unmanaged = Unmanaged(database, clock, herald)
     service = ExperimentService(Parts(database, conductors, creator, changer, remover, unmanaged))
+    intake, places = MetricIntake(database, clock, service), Places(database, accounts.authorizer)
     return Experimenting(
         service=service,
+        intake=intake,
         remover=remover,
-        routes=(),
+        routes=(
+            *trial_reports.routes(service, database, places),
+            *metrics.routes(intake, database, places, clock),
+            *workloads.routes(database, places),
+            *metric_series.routes(database, places),
+            *metric_views.routes(database, places, clock),
+            *profiling.routes(intake, database, places, clock),
+        ),
         components={
             "experiments": conductors.run,
+            "reports of trials": intake.run,
             "budgets of experiments": budgets.run,
             "labels of trials": labels.run,
             "removal of experiments": remover.run,

@@ -30,6 +30,7 @@ from muster.server import access, app, tls
 from muster.server.app import App, Lookouts
 from muster.server.listening import listening
 from muster.server.node_logs import LocalNodeLogs, RemoteNodeLogs
+from muster.server.node_samples import NodeSamples
 from muster.settings.sections import Tls
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Store
@@ -66,6 +67,7 @@ class Core:
     kubeconfig: Path
     tokens: Tokens
     local_logs: LocalNodeLogs
+    samples: NodeSamples
     metrics: Registry
     live: LiveSettings
     trusted: str
@@ -95,6 +97,7 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
             EmbeddedStore.on_disk(settings.data / "store.db", clock=clock, take_in=take_in)
         )
         local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, tokens.node)))
+        samples = await stack.enter_async_context(NodeSamples(store, tokens.node))
         scheduler = SchedulingController(store, clock, make_engine)
         metrics = Registry()
         quota = QuotaController(store, clock, quota_settings, metrics)
@@ -128,7 +131,19 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
         kubeconfig, trusted = settings.data / "kubeconfig", _trusted(settings.platform.security.tls)
         write_private(kubeconfig, raw.to_yaml(_kubeconfig(place.url, tokens.admin, trusted)))
         yield Core(
-            store, clock, place, kubeconfig, tokens, local_logs, metrics, live, trusted, queues, application, context
+            store=store,
+            clock=clock,
+            place=place,
+            kubeconfig=kubeconfig,
+            tokens=tokens,
+            local_logs=local_logs,
+            samples=samples,
+            metrics=metrics,
+            live=live,
+            trusted=trusted,
+            queues=queues,
+            app=application,
+            tls=context,
         )
 
 

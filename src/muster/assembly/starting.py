@@ -37,6 +37,7 @@ async def up(settings: ServeSettings, node: NodeSettings, announce: Announce) ->
             for name, machine in shares(node)
         }
         found.local_logs.update({name: _opener(agent) for name, agent in agents.items()})
+        found.samples.update({name: agent.samples for name, agent in agents.items()})
         running = {f"agent {name}": agent.run for name, agent in agents.items()}
         await stack.enter_async_context(kept_running(running, found.clock))
         await _complete(found, settings, list(agents), announce)

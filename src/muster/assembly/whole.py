@@ -10,6 +10,7 @@ from pathlib import Path
 from muster.assembly.configured import ServeSettings
 from muster.assembly.determined import Determined, Surroundings, determined
 from muster.assembly.platform import Core, Started, core, kept_running
+from muster.experiments.metric_sampling import SampleCollector
 from muster.runtime.clock import Clock
 from muster.server import activation
 from muster.server.app import Services
@@ -65,9 +66,15 @@ async def completed(found: Core, settings: ServeSettings) -> AsyncIterator[Platf
     async with determined(settings, around) as api:
         found.metrics.collect(lambda: allocation_metrics.families(api.tasks.allocations))
         collector = LogCollector(found.store, found.clock, api.tasks.database, api.tasks.logs, found.local_logs)
+        components = {**api.components, "logs of pods": collector.run}
+        if seconds := settings.platform.tasks.sample_seconds:
+            samples = SampleCollector(
+                found.store, found.clock, api.tasks.database, api.intake, found.samples, seconds
+            )  # fmt: skip
+            components["what trials use"] = samples.run
         async with (
             _shown(api.proxy, found, settings.platform) as services,
-            kept_running({**api.components, "logs of pods": collector.run}, found.clock),
+            kept_running(components, found.clock),
         ):
             found.app.mount(api.router, api.identify, api.pages, services)
             yield Platform(

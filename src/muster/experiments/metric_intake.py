@@ -7,9 +7,8 @@ acknowledged when it is on disk. Nobody is refused because others are quick: who
 import asyncio
 import logging
 from collections.abc import Collection, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 from sqlalchemy import Connection
 
@@ -45,7 +44,7 @@ class _Taken:
 
 
 class MetricIntake:
-    """Use as an async context manager. The one writer of metrics: see `metric_memory`."""
+    """`run` must be kept running; what is reported before waits. The one writer of metrics: see `metric_memory`."""
 
     def __init__(self, database: Database, clock: Clock, waker: Waker) -> None:
         self._database = database
@@ -54,20 +53,7 @@ class MetricIntake:
         self._memory = Memory()
         self._waiting: list[_Waiting] = []
         self._arrived = asyncio.Event()
-        self._is_closed = True
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        group = await self._stack.enter_async_context(asyncio.TaskGroup())
-        running = group.create_task(self._run(), name="reports of trials")
-        self._stack.callback(running.cancel)
         self._is_closed = False
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        self._is_closed = True
-        await self._stack.aclose()
-        _refuse(self._waiting, errors.Unavailable("the server is shutting down; report it again"))
 
     async def report(self, report: Report) -> None:
         """Returns when it is durable. Raises BadRequest, NotFound, Forbidden where another trial speaks, Conflict
@@ -94,7 +80,16 @@ class MetricIntake:
         self._arrived.set()
         return taken
 
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """For ever; who reports after that is refused."""
+        try:
+            await self._take_all()
+        except asyncio.CancelledError:
+            self._is_closed = True
+            _refuse(self._waiting, errors.Unavailable("the server is shutting down; report it again"))
+            raise
+
+    async def _take_all(self) -> None:
         while True:
             await self._arrived.wait()
             together, self._waiting = self._waiting[:_MOST_TOGETHER], self._waiting[_MOST_TOGETHER:]

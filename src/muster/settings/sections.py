@@ -105,7 +105,8 @@ class Tasks(Section, frozen=True):
     """`python`: what tasks run with; where it is empty, a Python of the node's that has Determined's library.
     `bind_mounts`: paths of the nodes below which tasks may mount what they like. `agent_user`: whom tasks run as, where
     that is not whoever runs the server. The timeouts end what nobody uses, where a configuration says nothing; 0 for
-    never. `cpu` and `memory`: what a task without slots asks for."""
+    never. `cpu` and `memory`: what a task without slots asks for. `sample_seconds`: how often it is measured what
+    trials use; 0 for never."""
 
     python: str = ""
     bind_mounts: Sequence[str] = ()
@@ -115,6 +116,7 @@ class Tasks(Section, frozen=True):
     shell_timeout_seconds: Seconds = 0
     cpu: str = "100m"
     memory: str = "128Mi"
+    sample_seconds: Seconds = 10
 
 
 class Proxy(Section, frozen=True):

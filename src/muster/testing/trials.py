@@ -1,5 +1,6 @@
 """Trials over fresh records that report metrics, for tests: of experiments that nobody runs."""
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -127,5 +128,17 @@ async def reporting(folder: Path) -> AsyncIterator[Reporting]:
     """`folder`: a test's own."""
     async with accounts.ground(folder) as ground:
         woken = Woken()
-        async with MetricIntake(ground.database, ground.clock, woken) as intake:
+        intake = MetricIntake(ground.database, ground.clock, woken)
+        async with running(intake):
             yield Reporting(ground, intake, woken)
+
+
+@asynccontextmanager
+async def running(intake: MetricIntake) -> AsyncIterator[None]:
+    """While the context lasts."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(intake.run())
+        try:
+            yield
+        finally:
+            task.cancel()

@@ -124,7 +124,8 @@ async def test_a_report_that_is_sent_again_changes_nothing(at: Reporting) -> Non
         await at.validate(trial, 10, loss=0.5, worst="NaN", confusion=[[1, 2], [3, 4]])
         await at.train(trial, 10, loss=0.6)
     before = await at.told(trial)
-    async with MetricIntake(at.database, at.ground.clock, at.woken) as after_a_restart:
+    after_a_restart = MetricIntake(at.database, at.ground.clock, at.woken)
+    async with trials.running(after_a_restart):
         await after_a_restart.report(a_report(trial, "training", 10, {"loss": 0.6}))
     assert len(await at.rows(trial)) == 2
     assert len(await at.posted(experiment)) == 1

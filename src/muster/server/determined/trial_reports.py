@@ -12,7 +12,6 @@ from muster.accounts.permissions import Permission
 from muster.api import errors, raw
 from muster.api.raw import JSON
 from muster.experiments import checkpoint_records, trial_records
-from muster.experiments.checkpoints import Checkpoints
 from muster.experiments.contract import Experiments
 from muster.experiments.inbox import EarlyExit
 from muster.experiments.places import Places
@@ -94,11 +93,8 @@ class PostSourceReply(Message, frozen=True):
 
 
 class _Reports:
-    def __init__(
-        self, experiments: Experiments, checkpoints: Checkpoints, database: Database, places: Places
-    ) -> None:  # fmt: skip
+    def __init__(self, experiments: Experiments, database: Database, places: Places) -> None:
         self._experiments = experiments
-        self._checkpoints = checkpoints
         self._database = database
         self._places = places
 
@@ -149,8 +145,11 @@ class _Reports:
         return Nothing()
 
     async def start(self, call: Call, asked: StartRun) -> StartRunReply:
-        storage = asked.checkpoint_storage
-        return StartRunReply(storage_id=None if not storage else await self._checkpoints.storage(dict(storage)))
+        if not asked.checkpoint_storage:
+            return StartRunReply(storage_id=None)
+        storage = dict(asked.checkpoint_storage)
+        found = await self._database.write(lambda connection: checkpoint_records.storage_id(connection, storage))
+        return StartRunReply(storage_id=found)
 
     async def get_metadata(self, call: Call, asked: RunNamed) -> MetadataReply:
         found = await self._database.read(lambda connection: trial_records.get(connection, asked.run_id))
@@ -200,10 +199,8 @@ def _add_source(connection: Connection, told: TrialSource) -> None:
         connection.execute(insert(table).values(values))
 
 
-def routes(
-    experiments: Experiments, checkpoints: Checkpoints, database: Database, places: Places
-) -> Sequence[Route]:  # fmt: skip
-    on = _Reports(experiments, checkpoints, database, places)
+def routes(experiments: Experiments, database: Database, places: Places) -> Sequence[Route]:
+    on = _Reports(experiments, database, places)
     trial, run = "/api/v1/trials/{trialId}", "/api/v1/runs"
     edit = Permission.EDIT_EXPERIMENTS
     runner: Rule[RunnerMetadata] = Rule(edit, on.place, own=on.is_latest)

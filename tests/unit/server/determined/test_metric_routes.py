@@ -11,7 +11,6 @@ import pytest
 
 from muster.accounts.callers import Caller, UserId
 from muster.experiments import experiment_records
-from muster.experiments.checkpoints import Checkpoints
 from muster.experiments.contract import Experiments
 from muster.experiments.inbox import EarlyExit, Validated
 from muster.experiments.places import Places
@@ -108,7 +107,6 @@ async def at(tmp_path: Path) -> AsyncIterator[Wire]:
 
         database, clock, authorizer = found.database, found.ground.clock, found.ground.services.authorizer
         places, heard = Places(database, authorizer), Heard()
-        checkpoints = Checkpoints(database, clock, None, "cluster")  # type: ignore[arg-type]
         experiments: Experiments = heard  # type: ignore[assignment]
         routes = [
             *metrics.routes(found.intake, database, places, clock),
@@ -116,7 +114,7 @@ async def at(tmp_path: Path) -> AsyncIterator[Wire]:
             *metric_series.routes(database, places),
             *metric_views.routes(database, places, clock),
             *profiling.routes(found.intake, database, places, clock),
-            *trial_reports.routes(experiments, checkpoints, database, places),
+            *trial_reports.routes(experiments, database, places),
         ]
         app = app_for(store)
         app.mount(Router(routes, authenticate, authorizer))
