@@ -77,7 +77,7 @@ class TrialLauncher:
         pod_spec = defaults.gpu_pod_spec if facts.device == "cuda" else defaults.cpu_pod_spec
         template = task_pods.template(config, facts, self._cluster, pod_spec)
         add_volumes(template, _volumes(experiment.config))
-        _without_nodes(template, excluded)
+        without_nodes(template, excluded)
         request = Request(
             allocation=allocation,
             task=trial.task,
@@ -185,7 +185,7 @@ def storage_volumes(storage: Document) -> Iterator[tuple[Document, Document]]:
         yield {"name": "shared-fs", "hostPath": source}, {"name": "shared-fs", "mountPath": SHARED_PATH}
 
 
-def _without_nodes(template: Document, excluded: Collection[str]) -> None:
+def without_nodes(template: Document, excluded: Collection[str]) -> None:
     if not excluded:
         return
     away: Document = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": sorted(excluded)}
