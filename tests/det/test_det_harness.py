@@ -19,10 +19,11 @@ from muster.engines.protocol import AllocationId, Request
 from muster.records.tables_tasks import JOBS, TASKS
 from muster.settings.sections import PlatformSettings
 from muster.tasks import allocation_records
-from muster.tasks.allocation_states import Phase, Signal, State
-from muster.tasks.contract import DTRAIN_PORTS, Exited, Launch
+from muster.tasks.allocation_states import Ended, Phase, Signal, State
+from muster.tasks.contract import DTRAIN_PORTS, Launch
 
 ID = AllocationId("t.1")
+KIND = "COMMAND"
 RANK = Path(__file__).parent / "harness_rank.py"
 
 
@@ -52,19 +53,20 @@ async def two_nodes(data: Path) -> AsyncIterator[Platform]:
 
 
 def _task(connection: Connection) -> None:
-    connection.execute(insert(JOBS).values(id="j", type="TRIAL", user_id=1, created=0.0))
-    connection.execute(insert(TASKS).values(id="t", type="TRIAL", job_id="j", user_id=1, created=0.0))
+    connection.execute(insert(JOBS).values(id="j", type=KIND, user_id=1, created=0.0))
+    connection.execute(insert(TASKS).values(id="t", type=KIND, job_id="j", user_id=1, created=0.0))
 
 
 async def test_ranks_meet_and_stop_when_asked_to(tmp_path: Path) -> None:
-    over: asyncio.Future[Exited] = asyncio.get_running_loop().create_future()
+    over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
 
-    async def exited(exit: Exited) -> None:
-        over.set_result(exit)
+    def changed(_task: str, state: State) -> None:
+        if state.ended is not None and not over.done():
+            over.set_result(state.ended)
 
     async with two_nodes(tmp_path) as platform, asyncio.timeout(60):
         tasks = platform.determined.tasks
-        tasks.allocations.on_exit("TRIAL", exited)
+        tasks.allocations.on_change(changed)
         await tasks.database.write(_task)
         while not any(pool.slots_per_node == 2 for pool in await tasks.engine.pools()):
             await asyncio.sleep(0.1)
@@ -76,7 +78,7 @@ async def test_ranks_meet_and_stop_when_asked_to(tmp_path: Path) -> None:
         container = {"name": "main", "image": "host", "command": [str(DET.parent / "python"), str(RANK)], "env": env}
         template = {"spec": {"containers": [container]}}
         request = Request(
-            allocation=ID, task="t", task_type="TRIAL", slots=4, is_preemptible=True, template=template
+            allocation=ID, task="t", task_type=KIND, slots=4, is_preemptible=True, template=template
         )  # fmt: skip
         await tasks.allocations.start(Launch(request, UserId(1), ports=DTRAIN_PORTS))
         state: State | None = None
@@ -88,6 +90,6 @@ async def test_ranks_meet_and_stop_when_asked_to(tmp_path: Path) -> None:
         assert sorted(part.resource.node for part in state.parts) == ["n0", "n1"]
         await tasks.allocations.signal(ID, Signal.TERMINATE, "it was paused")
         found = await over
-        assert (found.ended.is_preempted, found.ended.exit_code) == (True, 0), found.ended
+        assert (found.is_preempted, found.exit_code) == (True, 0), found
         devices_found = await tasks.database.read(lambda c: allocation_records.accelerators(c, ID))
         assert [one.container for one in devices_found] == ["t.1-0", "t.1-1"]
