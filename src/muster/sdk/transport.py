@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import IO, Protocol
 from urllib.parse import urlencode
 
 import urllib3
@@ -36,7 +36,8 @@ class Request:
     path: str
     """Below the server's address: `/api/v1/nodes`."""
     query: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | None = None
+    body: bytes | IO[bytes] | None = None
+    """A file: with a Content-Length among the headers, it is sent as it is read."""
     headers: Mapping[str, str] = field(default_factory=dict)
     idle_seconds: float | None = None
     """For a stream: how long nothing may come before it counts as broken."""
@@ -75,10 +76,10 @@ class Transport(Protocol):
 
 class HttpTransport:
     """`server` as in `config.Connection`. `connections` are kept alive; more are made when needed. `tls`: whom to
-    believe; None for all that this system trusts."""
+    believe; None for all that this system trusts. `name`: that its certificate is for, where it is not the address."""
 
     def __init__(
-        self, server: str, token: str = "", *, connections: int = 16, tls: ssl.SSLContext | None = None
+        self, server: str, token: str = "", *, connections: int = 16, tls: ssl.SSLContext | None = None, name: str = ""
     ) -> None:
         self.server = server
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -88,7 +89,10 @@ class HttpTransport:
             parsed = urllib3.util.parse_url(server)
             self._prefix = (parsed.path or "").rstrip("/")
             secure = {} if tls is None else {"ssl_context": tls}
-            self._pool = urllib3.connection_from_url(server, maxsize=connections, socket_options=options, **secure)
+            named = {"server_hostname": name, "assert_hostname": name} if tls is not None and name else {}
+            self._pool = urllib3.connection_from_url(
+                server, maxsize=connections, socket_options=options, **secure, **named
+            )
         except (HTTPError, LocationValueError, ValueError) as error:
             raise errors.BadRequest(f"{server!r} is not a server address: {error}") from error
 

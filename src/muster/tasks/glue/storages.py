@@ -106,6 +106,10 @@ class Files:
     def __init__(self, root: str) -> None:
         self._root = root
 
+    def directory(self, name: str) -> str:
+        """Where it is, or would be: it can be written and read there without a copy."""
+        return self._place(name)
+
     def put(self, name: str, source: str, told: Told | None = None) -> Sizes:
         with _translated(self._root):
             for path in _walk(source):

@@ -1,0 +1,44 @@
+"""Checkpoints from the server, as archives that are unpacked while they come."""
+
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from muster.api import errors
+from muster.sdk.determined import Determined
+
+
+def checkpoint(server: Determined, uuid: str) -> Iterator[bytes]:
+    """An uncompressed archive. Raises NotFound, Unavailable."""
+    return server.download(f"/checkpoints/{uuid}", "application/x-tar")
+
+
+def unpack(chunks: Iterator[bytes], into: Path) -> None:
+    """Nothing leads out of the directory. Raises Unavailable where the archive is not whole."""
+    try:
+        with tarfile.open(fileobj=_Chunks(chunks), mode="r|") as archive:
+            archive.extractall(into, filter="data")
+    except tarfile.TarError as error:
+        raise errors.Unavailable(f"the checkpoint did not come whole: {error}") from error
+
+
+class _Chunks(io.RawIOBase):
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        parts, wanted = [self._rest], size - len(self._rest)
+        while size < 0 or wanted > 0:
+            chunk = next(self._chunks, b"")
+            if not chunk:
+                break
+            parts.append(chunk)
+            wanted -= len(chunk)
+        found = b"".join(parts)
+        self._rest = found[size:] if size >= 0 else b""
+        return found[:size] if size >= 0 else found
