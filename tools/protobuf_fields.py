@@ -19,10 +19,26 @@ from pathlib import Path
 from typing import TypeAlias
 
 KINDS = {
-    "v1": ("core.v1", ["Namespace", "Node", "Pod", "ConfigMap", "Secret", "Service", "Event", "LimitRange", "Binding"]),
+    "v1": (
+        "core.v1",
+        [
+            "Namespace",
+            "Node",
+            "Pod",
+            "ConfigMap",
+            "Secret",
+            "Service",
+            "PersistentVolumeClaim",
+            "Event",
+            "LimitRange",
+            "Binding",
+        ],
+    ),
     "events.k8s.io/v1": ("events.v1", ["Event"]),
     "scheduling.k8s.io/v1": ("scheduling.v1", ["PriorityClass"]),
     "node.k8s.io/v1": ("node.v1", ["RuntimeClass"]),
+    "storage.k8s.io/v1": ("storage.v1", ["StorageClass"]),
+    "networking.k8s.io/v1": ("networking.v1", ["NetworkPolicy"]),
     "batch/v1": ("batch.v1", ["Job"]),
     "coordination.k8s.io/v1": ("coordination.v1", ["Lease"]),
     "policy/v1": ("policy.v1", ["PodDisruptionBudget", "Eviction"]),

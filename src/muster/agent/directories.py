@@ -1,7 +1,7 @@
 """A pod's directory on disk: what is read back from it, and how it goes.
 
 Names are relative, so that it can be copied: `pod.json`, `devices.json`, `containers/<name>/<attempt>.*`, `volumes/`,
-`work/`, `tmp/`.
+`work/`, `tmp/`, `hosts`, `etc-hosts`.
 """
 
 import contextlib
@@ -95,3 +95,13 @@ def write_whole(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_bytes(content)
     os.replace(temporary, path)
+
+
+def write_in_place(path: Path, content: bytes) -> None:
+    """For a file that is mounted by itself: whoever has it would not see another that took its name."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.pwrite(fd, content, 0)
+        os.ftruncate(fd, len(content))
+    finally:
+        os.close(fd)

@@ -1,8 +1,8 @@
 """`HostProcessRuntime`: attempts as plain processes of this machine, each under a keeper (see `agent.keeper`).
 
 What runs is known from files alone, so a new agent finds everything an old one started. No network or user namespaces:
-isolation is a directory, a process group, resource limits and an environment. Only where mounts are asked for has an
-attempt a mount namespace (see `agent.mounting`). Images are ignored.
+isolation is a directory, a process group, resource limits and an environment. An attempt with mounts has a mount
+namespace (see `agent.mounting`). Images are ignored.
 """
 
 import asyncio
@@ -36,6 +36,7 @@ from muster.agent.runtime import (
     Found,
     Launch,
     Leads,
+    Mount,
     Mounts,
     Running,
     Runtime,
@@ -161,9 +162,10 @@ class HostProcessRuntime:
             "directory": str(launch.attempt.directory.absolute()),
             "attempt": launch.attempt.number,
             "mark": _mark(launch),
-            "argv": _argv(launch),
+            "argv": list(launch.argv),
             "env": {**launch.env, MARK: _mark(launch)},
-            "cwd": "/" if launch.mounts else str(launch.cwd.absolute()),
+            "cwd": str(launch.cwd.absolute()),
+            "mounts": [_mount(mount) for mount in launch.mounts],
             "rlimits": rlimits,
             "cgroups": joined,
             "log_bytes": self._log_bytes,
@@ -253,8 +255,8 @@ class HostProcessRuntime:
     async def execute(self, launch: Launch, argv: Sequence[str], timeout: float) -> Executed:
         try:
             process = await asyncio.create_subprocess_exec(
-                *argv,
-                cwd=launch.cwd,
+                *_beside(launch, argv),
+                cwd="/" if launch.mounts else launch.cwd,
                 env=dict(launch.env),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -296,23 +298,18 @@ class HostProcessRuntime:
             self._launcher = None
 
 
-def _argv(launch: Launch) -> list[str]:
-    """With mounts, the command is executed by whoever has made them."""
-    if not launch.mounts:
-        return list(launch.argv)
-    spec: mounting.Spec = {
-        "cwd": str(launch.cwd.absolute()),
-        "mounts": [
-            {
-                "source": "" if mount.source is None else str(mount.source.absolute()),
-                "target": mount.target,
-                "is_read_only": mount.is_read_only,
-                "bytes": mount.bytes,
-            }
-            for mount in launch.mounts
-        ],
-    }
-    return [sys.executable, "-I", "-S", str(Path(mounting.__file__)), json.dumps(spec), *launch.argv]
+def _mount(mount: Mount) -> "mounting.Mount":
+    source = "" if mount.source is None else str(mount.source.absolute())
+    return {"source": source, "target": mount.target, "is_read_only": mount.is_read_only, "bytes": mount.bytes}
+
+
+def _beside(launch: Launch, argv: Sequence[str]) -> list[str]:
+    """What runs the command in the view of the file system that the attempt has."""
+    state = _read_state(launch.attempt) if launch.mounts else None
+    if state is None:
+        return list(argv)
+    cwd = str(launch.cwd.absolute())
+    return [sys.executable, "-I", "-S", str(Path(mounting.__file__)), "join", str(state.pid), cwd, *argv]
 
 
 class _Launcher(asyncio.Protocol):

@@ -1,10 +1,11 @@
 """The keeper: stands between the agent and one container attempt, and outlives the agent.
 
-A standalone script (`python -I -S keeper.py FD FILES`) with only the standard library, and a small part of it: it must
-never import muster. One *launcher* runs for each agent; it reads launch requests (JSON lines) from the socket it
-inherited and forks, without exec, a *keeper* for each attempt. The keeper starts the user's command in a session of its
-own, copies its output into a log in CRI form, and when it ends writes `<attempt>.exit.json` and leaves. From the fork
-on a keeper needs nobody: launcher and agent may die, the attempt goes on and its exit code is kept.
+A standalone script (`python -I -S keeper.py FD FILES`) with only the standard library, and a small part of it: of
+muster it must import nothing but `agent.mounting`, which is like it. One *launcher* runs for each agent; it reads
+launch requests (JSON lines) from the socket it inherited and forks, without exec, a *keeper* for each attempt. The
+keeper starts the user's command in a session of its own, copies its output into a log in CRI form, and when it ends
+writes `<attempt>.exit.json` and leaves. From the fork on a keeper needs nobody: launcher and agent may die, the attempt
+goes on and its exit code is kept.
 
 Files, all in the attempt's directory: `<n>.state.json` (who runs), `<n>.log`, `<n>.log.1` ..., `<n>.exit.json`.
 """
@@ -24,6 +25,11 @@ import socket
 import sys
 import time
 
+if __name__ == "__main__":  # started by its path: nobody has said where muster is
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from muster.agent import mounting
+
 # Not typing.TYPE_CHECKING: every keeper carries the memory of what the launcher has imported.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
         argv: list[str]
         env: dict[str, str]
         cwd: str
+        mounts: list[mounting.Mount]  # with any, the command has a view of the file system of its own
         rlimits: dict[str, int]  # RLIMIT_DATA -> bytes
         cgroups: list[str]  # directories that the process joins, and that the keeper empties and removes
         log_bytes: int  # size at which the log is rotated
@@ -312,7 +319,7 @@ class Keeper:
         return True
 
     def _refuse(self, failure: dict[str, str | int]) -> dict[str, object]:
-        code, reason, message = _explain(self.request, str(failure["stage"]), int(failure["errno"]))
+        code, reason, message = _explain(self.request, failure)
         self.finished_at = self.started_at
         end = self._end(code, 0, reason, message)
         self.log.close()
@@ -422,6 +429,10 @@ def _become_command(request: Request, go: int, out: int, err: int, failure: int)
         for path in request["cgroups"]:
             with open(f"{path}/cgroup.procs", "wb", buffering=0) as file:
                 file.write(b"0")
+        stage = "mounts"
+        if request["mounts"]:
+            mounting.enter()
+            mounting.show(request["mounts"])
         stage = "limits"
         for name, value in request["rlimits"].items():
             resource.setrlimit(getattr(resource, name), (value, value))
@@ -432,7 +443,12 @@ def _become_command(request: Request, go: int, out: int, err: int, failure: int)
         os.chdir(request["cwd"])
         stage = "exec"
         os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 - running commands is the product
+    except mounting.Refused as error:
+        os.write(failure, json.dumps({"stage": stage, "message": str(error)}).encode())
     except OSError as error:
+        command = request["argv"][0] if stage == "exec" else ""
+        if error.errno == errno.ENOENT and "/" in command and os.path.exists(command):
+            stage = "interpreter"
         os.write(failure, json.dumps({"stage": stage, "errno": error.errno or 0}).encode())
     except (ValueError, TypeError):
         os.write(failure, json.dumps({"stage": stage, "errno": errno.EINVAL}).encode())
@@ -441,24 +457,25 @@ def _become_command(request: Request, go: int, out: int, err: int, failure: int)
     raise AssertionError("unreachable")
 
 
-def _explain(request: Request, stage: str, number: int) -> tuple[int, str, str]:
+def _explain(request: Request, failure: dict[str, str | int]) -> tuple[int, str, str]:
     """Exit code, reason and message of a command that could not be started, with a shell's codes."""
-    why = os.strerror(number)
+    stage, number = failure["stage"], int(failure.get("errno", 0))
+    why = os.strerror(number).lower()
     command = request["argv"][0] if request["argv"] else ""
+    if stage == "mounts":
+        return 128, "StartError", str(failure["message"])
     if stage == "cwd":
-        return 128, "StartError", f'working directory "{request["cwd"]}": {why.lower()}'
+        return 128, "StartError", f'working directory "{request["cwd"]}": {why}'
     if stage in ("cgroup", "limits", "start"):
-        return 128, "StartError", f"resource limits could not be applied ({stage}): {why.lower()}"
+        return 128, "StartError", f"resource limits could not be applied ({stage}): {why}"
+    if stage == "interpreter":
+        return 127, "ContainerCannotRun", f'exec: "{command}": the interpreter it names was not found'
     if number == errno.ENOENT:
-        if "/" not in command:
-            return 127, "ContainerCannotRun", f'exec: "{command}": executable file not found in $PATH'
-        path = os.path.join(request["cwd"], command)
-        if os.path.exists(path):
-            return 127, "ContainerCannotRun", f'exec: "{command}": the interpreter it names was not found'
-        return 127, "ContainerCannotRun", f'exec: "{command}": no such file or directory'
+        missing = why if "/" in command else "executable file not found in $PATH"
+        return 127, "ContainerCannotRun", f'exec: "{command}": {missing}'
     if number == errno.E2BIG:
         return 126, "ContainerCannotRun", f'exec: "{command}": arguments and environment are too long'
-    return 126, "ContainerCannotRun", f'exec: "{command}": {why.lower()}'
+    return 126, "ContainerCannotRun", f'exec: "{command}": {why}'
 
 
 def _drain(fd: int) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.agent import devices, directories, environment, logs, messages, pods, ports, registration, volumes
+from muster.agent.claims import ClaimDirectories
 from muster.agent.devices import Grant, Ledger, Machine
 from muster.agent.environment import Sources
 from muster.agent.logs import LogOptions
@@ -101,6 +102,8 @@ class Agent:
         self._registration = Registration(store, identity, clock=clock, entropy=self._entropy)
         self._informer = Informer(store, Selection(core.POD, fields=_on_node(config.name)), clock=clock)
         self._informer.on_event(self._heard)
+        claimed = config.directory / "claims"
+        self._claims = ClaimDirectories(config.name, claimed, store, clock, self._get, self._claims_in_use)
         self._around = Surroundings(
             runtime=self._runtime,
             clock=clock,
@@ -111,10 +114,12 @@ class Agent:
                 base=_own_environment() if config.base is None else config.base,
                 allocatable=config.machine.amounts(),
                 fetch=self._fetch,
+                find_claims=self._claims.find,
                 resolver=Resolver(self._get, clock),
                 ports=self._ports,
                 announce=self._announce,
                 can_mount=self._can_mount,
+                record=self._events.record,
             ),
             spawn=self._spawn,
             ended=self._ended,
@@ -138,6 +143,7 @@ class Agent:
             tasks.create_task(self._informer.run(), name="pods of this node")
             tasks.create_task(self._sweep(), name="directories of pods that are gone")
             tasks.create_task(self._keep_fresh(), name="what pods were given")
+            tasks.create_task(self._claims.tidy(), name="directories of claims")
 
     async def drain(self) -> None:
         """End all pods of this node and refuse new ones. Returns when nothing runs and the store knows. Needs `run`."""
@@ -371,6 +377,10 @@ class Agent:
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
         patch = Patch(core.POD, pod.key, body, type=PatchType.STRATEGIC, subresource="status")
         await write_one(self._store, patch)
+
+    def _claims_in_use(self) -> set[Key]:
+        live = [worker for worker in self._workers.values() if not worker.state.is_over]
+        return {Key(worker.key.namespace, name) for worker in live for name in core.claims_of(worker.pod.spec)}
 
     async def _can_mount(self) -> bool:
         return isinstance(self._runtime, Mounts) and await self._runtime.can_mount()

@@ -1,24 +1,31 @@
 """What the containers of a pod are given: environment, command line, volumes, the addresses of their peers.
 
-Volumes and the file of addresses are kept up to date while the pod runs, each file replaced as a whole. An environment
-stays as it was when the container started.
+Volumes and the files of addresses are kept up to date while the pod runs. An environment stays as it was when the
+container started.
 """
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from muster.agent import devices, directories, environment, peers, ports, volumes
+from muster.agent import devices, directories, environment, hosts, peers, ports, volumes
 from muster.agent.devices import Grant
 from muster.agent.environment import ConfigMissing, Facts, Sources
 from muster.agent.peers import Peers, Place, Resolver
 from muster.agent.ports import Ports
-from muster.agent.runtime import NO_LIMITS, Attempt, Launch, Limits
+from muster.agent.runtime import NO_LIMITS, Attempt, Launch, Limits, Mount
 from muster.agent.volumes import Shown
 from muster.api import core, quantity
 from muster.api.objects import Object
 from muster.api.raw import Document
+from muster.runtime.recording import EventType
+
+_UNMOUNTED = (
+    "volumes do not appear at their mountPath on this node, because the agent may not mount: run it as root, or permit "
+    "it user namespaces (sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns=0). Until then "
+    "programs find them through $MUSTER_VOLUME_<NAME>"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +36,12 @@ class Supplies:
     base: Mapping[str, str]  # environment that every container starts from
     allocatable: Mapping[str, int]
     fetch: Callable[[core.Pod], Awaitable[Sources]]
+    find_claims: Callable[[core.Pod], Awaitable[Mapping[str, Path]]]  # raises NotMounted
     resolver: Resolver
     ports: Ports
     announce: Callable[[Object, Document], Awaitable[None]]  # adds a condition to the pod
     can_mount: Callable[[], Awaitable[bool]]  # whether containers may have mounts of their own
+    record: Callable[[Object, EventType, str, str], None]  # an Event about the pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,9 @@ class Preparation:
         self._shown: dict[str, Shown] = {}
         """What each volume was last seen to hold."""
         self._hosts = ""
+        self._etc_hosts = ""
+        self._claims: Mapping[str, Path] | None = None
+        """Where they are stays the same while the pod is there."""
         self._latest: tuple[int, Sources, Peers | None] | None = None
         """What was last shown while the pod ran."""
         self._mentions: tuple[Sources, set[str]] | None = None
@@ -65,11 +77,13 @@ class Preparation:
         known = await self._listen(found, pod)
         sources = await supplies.fetch(pod)
         said = await self._peers(pod, sources, known, container)
-        paths = self._materialise(pod, sources, said)
+        paths = await self._materialise(pod, sources, said)
         work, temporary = self._home / "work", self._home / "tmp"
         for directory in (work, temporary):
             directory.mkdir(parents=True, exist_ok=True)
         volumes.link(container, paths, work)
+        self._write_hosts(pod, said)
+        can_mount = await supplies.can_mount() if self._has_mounts(container) else False
         base = {
             **supplies.base,
             "TMPDIR": str(temporary.absolute()),
@@ -78,12 +92,11 @@ class Preparation:
             **devices.visibility(wanted.grant, container.name),
             **{volumes.variable(volume): str(path.absolute()) for volume, path in paths.items()},
         }
-        mounts = volumes.mounts(container, pod.spec, paths) if volumes.wants_mounts(pod) else []
-        if mounts and not await supplies.can_mount():
-            mounts, base[volumes.UNMOUNTED] = [], "1"
         if said is not None:
-            self._write_hosts(said)
             base["MUSTER_HOSTS_FILE"] = str((self._home / "hosts").absolute())
+        if not can_mount and _is_mounting(container):
+            base[volumes.UNMOUNTED] = "1"
+            supplies.record(found, "Warning", "Unmounted", _UNMOUNTED)
         facts = Facts(pod, supplies.host_ip, supplies.allocatable)
         env = environment.variables(container, facts, said.in_sources(sources) if said is not None else sources, base)
         if said is not None:
@@ -96,7 +109,7 @@ class Preparation:
             env=env,
             cwd=work / container.working_dir if container.working_dir else work,
             limits=limits_of(container),
-            mounts=mounts,
+            mounts=self._mounts(pod, container, paths, env) if can_mount else (),
         )
 
     async def refresh(self, found: Object) -> None:
@@ -108,10 +121,9 @@ class Preparation:
         latest = (found.revision, sources, said)
         if latest == self._latest:
             return
-        if said is not None:
-            self._write_hosts(said)
+        self._write_hosts(pod, said)
         with contextlib.suppress(ConfigMissing):
-            self._materialise(pod, sources, said)
+            await self._materialise(pod, sources, said)
         self._latest = latest
 
     async def _listen(self, found: Object, pod: core.Pod) -> Mapping[int, int]:
@@ -145,16 +157,50 @@ class Preparation:
         found = await self._supplies.resolver.find(pod, self._mentions[1], said, needed)
         return Peers(naming, {**found, own: Place(self._supplies.host_ip, own_ports)})
 
-    def _materialise(self, pod: core.Pod, sources: Sources, said: Peers | None) -> dict[str, Path]:
+    async def _materialise(self, pod: core.Pod, sources: Sources, said: Peers | None) -> dict[str, Path]:
+        if self._claims is None:
+            self._claims = await self._supplies.find_claims(pod)
         shown = said.in_sources(sources) if said is not None else sources
         facts = Facts(pod, self._supplies.host_ip, self._supplies.allocatable)
-        return volumes.materialise(self._home / "volumes", facts, shown, self._shown)
+        return volumes.materialise(self._home / "volumes", facts, shown, self._shown, self._claims)
 
-    def _write_hosts(self, said: Peers) -> None:
-        text = said.hosts_file()
-        if text != self._hosts:
-            directories.write_whole(self._home / "hosts", text.encode())
-            self._hosts = text
+    def _has_mounts(self, container: core.Container) -> bool:
+        return bool(self._etc_hosts) or _is_mounting(container)
+
+    def _mounts(
+        self, pod: core.Pod, container: core.Container, paths: Mapping[str, Path], env: Mapping[str, str]
+    ) -> list[Mount]:
+        found = volumes.mounts(container, pod.spec, paths, env, self._home.absolute())
+        if self._etc_hosts and all(mount.target != hosts.PATH for mount in found):
+            found.append(Mount(self._etc_hosts_path, hosts.PATH))
+        return found
+
+    @property
+    def _etc_hosts_path(self) -> Path:
+        return self._home / "etc-hosts"
+
+    def _write_hosts(self, pod: core.Pod, said: Peers | None) -> None:
+        listed = said.hosts_file() if said is not None else ""
+        if listed != self._hosts:
+            directories.write_whole(self._home / "hosts", listed.encode())
+            self._hosts = listed
+        own = hosts.lines(pod, said)
+        if own:
+            own += _machine_hosts()
+        if own != self._etc_hosts:
+            directories.write_in_place(self._etc_hosts_path, own.encode())
+            self._etc_hosts = own
+
+
+def _machine_hosts() -> str:
+    try:
+        return Path(hosts.PATH).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _is_mounting(container: core.Container) -> bool:
+    return any(PurePosixPath(mount.mount_path).is_absolute() for mount in container.volume_mounts)
 
 
 def _own_texts(pod: core.Pod) -> Iterator[str]:

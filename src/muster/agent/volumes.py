@@ -1,10 +1,10 @@
 """Volumes of a pod as directories below the pod's own.
 
-Host processes share the machine's file system, so a volume does not appear at its mountPath. Each is therefore named by
-the variable `MUSTER_VOLUME_<NAME>` (upper case, `_` for what a variable may not hold), and a *relative* mountPath is
-linked below the container's working directory. hostPath is the path itself. Only pods with the annotation
-`muster.dev/mounts: private` have their volumes at absolute mountPaths as well, in a mount namespace of their own; where
-the node is not permitted that, the variable `MUSTER_UNMOUNTED` says so.
+Wherever the node may mount, a volume appears at its mountPath, in a view of the file system that only its container has
+(see `agent.mounting`). Everywhere it is named by the variable `MUSTER_VOLUME_<NAME>` (upper case, `_` for what a
+variable may not hold), and a *relative* mountPath is linked below the container's working directory. hostPath is the
+path itself, and what a claim holds is the directory that it is bound to. Where the node may not mount, the variable
+`MUSTER_UNMOUNTED` says so.
 
 What a ConfigMap, a Secret or the downward API shows is written when a container starts, and again when it has changed:
 file by file, each replaced as a whole.
@@ -19,15 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
-from muster.agent.environment import ConfigMissing, Facts, Sources, field_value, resource_value
+from muster.agent.environment import ConfigMissing, Facts, Sources, expand, field_value, resource_value
 from muster.agent.runtime import Mount
 from muster.api import core, quantity
 
-MOUNTS = "muster.dev/mounts"
-"""An annotation of pods. `private`: volumes are to appear at their mountPath, also on a node of host processes."""
-PRIVATE = "private"
 UNMOUNTED = "MUSTER_UNMOUNTED"
-"""The variable that says that they do not."""
+"""The variable that says that volumes are not at their mountPath."""
 _UNFIT = re.compile(r"[^A-Z0-9_]")
 _DEFAULT_MODE = 0o644
 
@@ -71,16 +68,24 @@ def variable(name: str) -> str:
 
 
 def materialise(
-    directory: Path, facts: Facts, sources: Sources, shown: MutableMapping[str, Shown] | None = None
+    directory: Path,
+    facts: Facts,
+    sources: Sources,
+    shown: MutableMapping[str, Shown] | None = None,
+    claims: Mapping[str, Path] | None = None,
 ) -> dict[str, Path]:
     """Make the pod's volumes below `directory`, or bring them up to date: volume to path. `shown`: what each was last
-    given, which is kept up to date as well. Raises NotMounted."""
+    given, which is kept up to date as well. `claims`: where the claims are that the pod uses. Raises NotMounted."""
     shown = {} if shown is None else shown
+    found: dict[str, Path] = {}
     try:
-        return {
-            volume.name: _make(directory / volume.name, volume, facts, sources, shown)
-            for volume in facts.pod.spec.volumes
-        }
+        for volume in facts.pod.spec.volumes:
+            claimed = volume.persistent_volume_claim
+            if claimed is not None:
+                found[volume.name] = (claims or {})[claimed.claim_name]
+            else:
+                found[volume.name] = _make(directory / volume.name, volume, facts, sources, shown)
+        return found
     except ConfigMissing as error:
         raise NotMounted(str(error)) from error
 
@@ -116,30 +121,44 @@ def link(container: core.Container, paths: Mapping[str, Path], root: Path) -> No
         place.symlink_to(os.path.relpath(target, place.parent))
 
 
-def wants_mounts(pod: core.Pod) -> bool:
-    return (pod.metadata.annotations or {}).get(MOUNTS) == PRIVATE
-
-
-def mounts(container: core.Container, spec: core.PodSpec, paths: Mapping[str, Path]) -> list[Mount]:
-    """What is to appear at absolute paths, whatever is below another after it. Raises ConfigMissing."""
+def mounts(
+    container: core.Container, spec: core.PodSpec, paths: Mapping[str, Path], env: Mapping[str, str], home: Path
+) -> list[Mount]:
+    """What is to appear at absolute paths, whatever is below another after it. `env`: for subPathExpr. `home`: the
+    pod's own directory, which no mount may hide from it. Raises ConfigMissing."""
     by_name = {volume.name: volume for volume in spec.volumes}
-    found = []
-    for mount in container.volume_mounts:
-        if mount.name not in by_name:
-            raise ConfigMissing(f'volumeMounts: the pod has no volume "{mount.name}"')
-        target = PurePosixPath(mount.mount_path)
-        if not target.is_absolute():
-            continue
-        if ".." in target.parts or target == PurePosixPath("/"):
-            raise ConfigMissing(f'volumeMounts: nothing can be mounted at "{mount.mount_path}"')
-        source, empty = paths[mount.name], by_name[mount.name].empty_dir
-        if empty is not None and empty.medium == "Memory" and not mount.sub_path:
-            limit = 0 if empty.size_limit is None else quantity.parse(empty.size_limit).units
-            found.append(Mount(None, str(target), bytes=limit))
-        else:
-            shown = _inside(source, mount.sub_path) if mount.sub_path else source
-            found.append(Mount(shown, str(target), bool(mount.read_only)))
+    found = [
+        _mount(mount, by_name[mount.name], paths[mount.name], env)
+        for mount in container.volume_mounts
+        if PurePosixPath(mount.mount_path).is_absolute()
+    ]
+    if any(home.is_relative_to(mount.target) for mount in found):
+        found.append(Mount(home, str(home)))
     return sorted(found, key=lambda mount: len(PurePosixPath(mount.target).parts))
+
+
+def _mount(mount: core.VolumeMount, volume: core.Volume, source: Path, env: Mapping[str, str]) -> Mount:
+    target = PurePosixPath(mount.mount_path)
+    if ".." in target.parts or target == PurePosixPath("/"):
+        raise ConfigMissing(f'volumeMounts: nothing can be mounted at "{mount.mount_path}"')
+    part = expand(mount.sub_path_expr, env) if mount.sub_path_expr else mount.sub_path
+    empty, claimed = volume.empty_dir, volume.persistent_volume_claim
+    if empty is not None and empty.medium == "Memory" and not part:
+        limit = 0 if empty.size_limit is None else quantity.parse(empty.size_limit).units
+        return Mount(None, str(target), bytes=limit)
+    is_read_only = bool(mount.read_only or (claimed is not None and claimed.read_only))
+    return Mount(_part(source, part) if part else source, str(target), is_read_only)
+
+
+def _part(source: Path, part: str) -> Path:
+    """What subPath names; a directory where there is nothing yet. It may not lead out of the volume, in which a pod may
+    have put what links it likes."""
+    found = _inside(source, part)
+    if not found.resolve().is_relative_to(source.resolve()):
+        raise ConfigMissing(f'volumeMounts: subPath "{part}" leads out of its volume')
+    if not found.exists():
+        found.mkdir(parents=True)
+    return found
 
 
 def _files(volume: core.Volume, facts: Facts, sources: Sources) -> Iterator[File] | None:
@@ -159,8 +178,8 @@ def _files(volume: core.Volume, facts: Facts, sources: Sources) -> Iterator[File
     if volume.empty_dir is not None:
         return None
     raise ConfigMissing(
-        f'volume "{volume.name}": host-process nodes know only emptyDir, hostPath, configMap, secret, downwardAPI '
-        "and projected volumes"
+        f'volume "{volume.name}": host-process nodes know only emptyDir, hostPath, configMap, secret, downwardAPI, '
+        "projected and persistentVolumeClaim volumes"
     )
 
 

@@ -4,7 +4,20 @@ Order matters to `Registry.find`: built-in kinds stand first, so that `job` mean
 Volcano's is `vcjob` or `job.batch.volcano.sh`, as it is with kubectl.
 """
 
-from muster.api import batch, coordination, core, kubeflow, kueue, muster, node, policy, scheduling, volcano
+from muster.api import (
+    batch,
+    coordination,
+    core,
+    kubeflow,
+    kueue,
+    muster,
+    networking,
+    node,
+    policy,
+    scheduling,
+    storage,
+    volcano,
+)
 from muster.api.registry import Registry
 
 REGISTRY = Registry(
@@ -15,6 +28,8 @@ REGISTRY = Registry(
         *coordination.KINDS,
         *policy.KINDS,
         *node.KINDS,
+        *storage.KINDS,
+        *networking.KINDS,
         *kubeflow.KINDS,
         *kueue.KINDS,
         *volcano.KINDS,

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from muster.controllers.allocations import AllocationController
+from muster.controllers.claims import ClaimController
 from muster.controllers.events import EventCleaner
 from muster.controllers.garbage import GarbageCollector
 from muster.controllers.jobs.batch import BatchJobController
@@ -64,6 +65,7 @@ def controllers(
         "job metrics": JobMetrics(store, clock, quota.metrics, lambda: quota.engine).run,
         "default queue": DefaultQueueController(store, clock).run,
         "nodes": NodeController(store, clock).run,
+        "claims": ClaimController(store, clock).run,
         "taints": TaintEvictionController(store, clock).run,
         "garbage": GarbageCollector(store, clock).run,
         "namespaces": NamespaceController(store, clock).run,

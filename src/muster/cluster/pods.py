@@ -45,6 +45,8 @@ class PodShape:
     """Requests in the columns' units, with `pods: 1`."""
     nonzero: tuple[int, int]
     """Milli CPU and bytes of memory as scores count them: a container that asks for none counts as using some."""
+    claims: tuple[Key, ...] = ()
+    """The claims to storage that it uses."""
     gpu_share: str = ""
     """Text of the annotation that asks for a share of a GPU. Only a good one is part of `needs`."""
     scratch: dict[str, object] = field(default_factory=dict)
@@ -111,7 +113,8 @@ class Shapes:
         meta, status = pod.metadata, pod.status
         annotations = meta.annotations or NO_LABELS
         group = annotations.get(GROUP_ANNOTATION)
-        shape = self.shape(pod.spec, annotations.get(GPU_MILLI, ""))
+        claims = tuple(Key(meta.namespace, name) for name in core.claims_of(pod.spec))
+        shape = self.shape(pod.spec, annotations.get(GPU_MILLI, ""), claims)
         held = held_by(pod)
         if held is not None and GPU_MILLI in shape.needs:
             held = held._replace(needs={GPU_MILLI: shape.needs[GPU_MILLI], **held.needs})
@@ -135,15 +138,17 @@ class Shapes:
             queue_priority=_queue_priority(annotations.get(QUEUE_PRIORITY)),
         )
 
-    def shape(self, spec: core.PodSpec, gpu_share: str = "") -> PodShape:
+    def shape(self, spec: core.PodSpec, gpu_share: str = "", claims: tuple[Key, ...] = ()) -> PodShape:
         key = identity(spec) + gpu_share.encode()
+        if claims:
+            key += raw.encode(claims)
         found = self._known.get(key)
         if found is None:
             needs = needs_of(spec)
             share = read_share(gpu_share)
             if share is not None:
                 needs.setdefault(GPU_MILLI, share)
-            found = self._known[key] = PodShape(spec, needs, nonzero_needs(spec), gpu_share)
+            found = self._known[key] = PodShape(spec, needs, nonzero_needs(spec), claims, gpu_share)
         return found
 
 

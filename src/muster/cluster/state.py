@@ -16,6 +16,7 @@ import numpy as np
 from muster.api import core
 from muster.cluster.affinity import AffinityIndex
 from muster.cluster.amounts import allocatable_of, gpus_of
+from muster.cluster.claims import Claims
 from muster.cluster.columns import ABSENT, Amounts, Codes, NodeMask, longer, taller, wider
 from muster.cluster.devices import DeviceLedger
 from muster.cluster.labelsets import LabelSets
@@ -93,7 +94,15 @@ class ClusterState:
         self.ports = PortIndex()
         self.devices = DeviceLedger()
         self.priorities = Priorities(self.pods_on)
-        self.observers: list[PodObserver] = [self.label_sets, self.affinity, self.ports, self.devices, self.priorities]
+        self.claims = Claims()
+        self.observers: list[PodObserver] = [
+            self.label_sets,
+            self.affinity,
+            self.ports,
+            self.devices,
+            self.priorities,
+            self.claims,
+        ]
         self.nodes_version = 0
         """Grows with every change of a node: whatever was worked out from node objects is then stale."""
         self.moves: list[Move] = []

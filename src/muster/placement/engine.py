@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from muster.api import core, policy, raw, scheduling, volcano
+from muster.api import core, policy, raw, scheduling, storage, volcano
 from muster.api.kinds import Kind
 from muster.api.meta import Resource
 from muster.api.objects import Key, Object
@@ -33,6 +33,8 @@ KINDS: tuple[Kind, ...] = (
     core.NODE,
     core.NAMESPACE,
     core.SERVICE,
+    storage.STORAGE_CLASS,
+    core.PERSISTENT_VOLUME_CLAIM,
     scheduling.PRIORITY_CLASS,
     policy.POD_DISRUPTION_BUDGET,
     volcano.HYPER_NODE,
@@ -98,6 +100,8 @@ class Engine:
             core.POD: self._pod,
             core.NAMESPACE: self._namespace,
             core.SERVICE: self._service,
+            storage.STORAGE_CLASS: self._storage_class,
+            core.PERSISTENT_VOLUME_CLAIM: self._claim,
             scheduling.PRIORITY_CLASS: self._priority_class,
             policy.POD_DISRUPTION_BUDGET: self._budget,
             volcano.HYPER_NODE: self._hypernode,
@@ -209,6 +213,20 @@ class Engine:
             self.cluster.pod_selectors.service_changed(new.key, new.read(core.Service).spec.selector)
         elif old is not None:
             self.cluster.pod_selectors.service_removed(old.key)
+
+    def _storage_class(self, old: Object | None, new: Object | None, now: float) -> None:
+        if new is not None:
+            self.cluster.claims.put_class(new.key.name, new.read(storage.StorageClass))
+        elif old is not None:
+            self.cluster.claims.drop_class(old.key.name)
+        self._tell("StorageClass", _action(old, new), old, new, now)
+
+    def _claim(self, old: Object | None, new: Object | None, now: float) -> None:
+        if new is not None:
+            self.cluster.claims.put(new.key, new.read(core.PersistentVolumeClaim))
+        elif old is not None:
+            self.cluster.claims.drop(old.key)
+        self._tell("PersistentVolumeClaim", _action(old, new), old, new, now)
 
     def _priority_class(self, old: Object | None, new: Object | None, now: float) -> None:
         found = new or old
@@ -369,6 +387,10 @@ def _was_just_bound(old: Object | None, new: Object) -> bool:
         and old.meta.annotations == new.meta.annotations
         and not new.is_terminating
     )
+
+
+def _action(old: Object | None, new: Object | None) -> Action:
+    return Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE
 
 
 def _view(found: Object | None) -> Resource | None:

@@ -1,7 +1,7 @@
 """The plugins that come with Muster: how each is made from its arguments, and which are on when nobody says otherwise.
 
 Names, order and weights are kube-scheduler's, with ours put in. Plugins of kube-scheduler for something that does not
-exist here (volumes, dynamic resources) are known by name, so that users' configurations can be read, and do
+exist here (kinds of volumes, dynamic resources) are known by name, so that users' configurations can be read, and do
 nothing.
 """
 
@@ -36,6 +36,7 @@ from muster.placement.plugins.scheduling_gates import SchedulingGates
 from muster.placement.plugins.taint_toleration import TaintToleration
 from muster.placement.plugins.topology_placement import TopologyPlacementGenerator
 from muster.placement.plugins.topology_spread import PodTopologySpread, PodTopologySpreadArgs
+from muster.placement.plugins.volume_binding import VolumeBinding, check_arguments
 from muster.placement.preempting import PreemptionExtender
 from muster.placement.profiles import DEFAULT_BINDER, DEFAULT_SCHEDULER, Profile
 
@@ -101,6 +102,7 @@ IN_TREE: Mapping[str, Factory] = {
     "NodePorts": _plain(lambda shared: NodePorts(resize_preemption=shared.resize_preemption)),
     "NodeResourcesFit": _with(NodeResourcesFitArgs.from_document, _fit),
     "GpuShares": _plain(lambda _: GpuShares()),
+    "VolumeBinding": lambda document, _: check_arguments(document) or VolumeBinding(),
     "PodTopologySpread": _with(
         PodTopologySpreadArgs.from_document,
         lambda args, shared: PodTopologySpread(args, resize_preemption=shared.resize_preemption),
@@ -147,6 +149,7 @@ DEFAULTS: Sequence[Default] = (
     Default("NodePorts"),
     Default("NodeResourcesFit"),
     Default("GpuShares"),
+    Default("VolumeBinding"),
     Default("PodTopologySpread", 2),
     Default("InterPodAffinity", 2),
     Default("DefaultPreemption"),
@@ -161,9 +164,8 @@ DEFAULTS: Sequence[Default] = (
 ALWAYS = frozenset({"GpuShares"})
 """On whatever a profile switches off: without it two pods could be given one GPU."""
 
-_NO_VOLUMES = "no volume here ties a pod to a node"
+_NO_VOLUMES = "volumes are directories, of which a node has as many as it likes"
 INERT: Mapping[str, str] = {
-    "VolumeBinding": _NO_VOLUMES,
     "VolumeRestrictions": _NO_VOLUMES,
     "VolumeZone": _NO_VOLUMES,
     "NodeVolumeLimits": _NO_VOLUMES,
@@ -207,6 +209,7 @@ _EXTENDS: Mapping[str, frozenset[str]] = {
     "NodeAffinity": _FILTERS | _SCORES,
     "NodePorts": _FILTERS,
     "NodeResourcesFit": _FILTERS | _SCORES,
+    "VolumeBinding": _FILTERS | {"preScore", "score", "reserve", "preBind"},
     "PodTopologySpread": _FILTERS | _SCORES,
     "InterPodAffinity": _FILTERS | _SCORES,
     "DefaultPreemption": frozenset({"preEnqueue", "postFilter", "podGroupPostFilter"}),

@@ -494,4 +494,5 @@ def _world(cluster: ClusterState) -> tuple[int, ...]:
         cluster.nodes_version,
         cluster.affinity.version,
         cluster.namespaces.version,
+        cluster.claims.version,
     )

@@ -161,40 +161,58 @@ def test_data_of_objects_is_bytes() -> None:
     assert volumes.secret_data(core.Secret(data={"k": encoded})) == {"k": b"\xff\x00"}
 
 
-def test_absolute_mount_paths_are_mounts_and_what_is_below_comes_after() -> None:
-    container = msgspec.convert(
-        {
-            "name": "main",
-            "volumeMounts": [
-                {"name": "glue", "mountPath": "/run/determined/glue", "readOnly": True},
-                {"name": "run", "mountPath": "/run/determined/", "subPath": "a/b"},
-                {"name": "shm", "mountPath": "/dev/shm"},
-                {"name": "run", "mountPath": "relative"},
-            ],
-        },
-        core.Container,
+def a_container(*mounts: dict[str, Any]) -> core.Container:
+    return msgspec.convert({"name": "main", "volumeMounts": list(mounts)}, core.Container)
+
+
+def a_spec(*listed: dict[str, Any]) -> core.PodSpec:
+    return msgspec.convert({"volumes": list(listed)}, core.PodSpec)
+
+
+HOME = Path("/pods/home")
+
+
+def test_absolute_mount_paths_are_mounts_and_what_is_below_comes_after(tmp_path: Path) -> None:
+    container = a_container(
+        {"name": "glue", "mountPath": "/run/determined/glue", "readOnly": True},
+        {"name": "run", "mountPath": "/run/determined/", "subPath": "a/b"},
+        {"name": "shm", "mountPath": "/dev/shm"},
+        {"name": "run", "mountPath": "relative"},
+        {"name": "claim", "mountPath": "/data", "subPathExpr": "of-$(POD)"},
     )
-    spec = msgspec.convert(
-        {
-            "volumes": [
-                {"name": "glue", "configMap": {"name": "x"}},
-                {"name": "run", "emptyDir": {}},
-                {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
-            ]
-        },
-        core.PodSpec,
+    spec = a_spec(
+        {"name": "glue", "configMap": {"name": "x"}},
+        {"name": "run", "emptyDir": {}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        {"name": "claim", "persistentVolumeClaim": {"claimName": "c", "readOnly": True}},
     )
-    paths = {name: Path("/pods") / name for name in ("glue", "run", "shm")}
-    assert volumes.mounts(container, spec, paths) == [
-        Mount(Path("/pods/run/a/b"), "/run/determined"),
+    paths = {volume.name: tmp_path / volume.name for volume in spec.volumes}
+    assert volumes.mounts(container, spec, paths, {"POD": "p-0"}, HOME) == [
+        Mount(tmp_path / "claim/of-p-0", "/data", is_read_only=True),
+        Mount(tmp_path / "run/a/b", "/run/determined"),
         Mount(None, "/dev/shm", bytes=1 << 20),
-        Mount(Path("/pods/glue"), "/run/determined/glue", is_read_only=True),
+        Mount(tmp_path / "glue", "/run/determined/glue", is_read_only=True),
     ]
+    assert (tmp_path / "run/a/b").is_dir(), "a subPath that is not there is made"
+
+
+def test_a_sub_path_does_not_lead_out_of_its_volume(tmp_path: Path) -> None:
+    volume = tmp_path / "v"
+    volume.mkdir()
+    (volume / "link").symlink_to("/etc")
+    container = a_container({"name": "v", "mountPath": "/x", "subPath": "link/ssh"})
+    with pytest.raises(ConfigMissing, match="leads out of its volume"):
+        volumes.mounts(container, a_spec({"name": "v", "emptyDir": {}}), {"v": volume}, {}, HOME)
+
+
+def test_no_mount_hides_the_pods_own_directory() -> None:
+    container = a_container({"name": "v", "mountPath": "/pods"})
+    found = volumes.mounts(container, a_spec({"name": "v", "emptyDir": {}}), {"v": HOME / "v"}, {}, HOME)
+    assert found == [Mount(HOME / "v", "/pods"), Mount(HOME, str(HOME))]
 
 
 @pytest.mark.parametrize("path", ["/", "/run/../etc"])
 def test_nothing_is_mounted_over_everything_or_beside(path: str) -> None:
-    container = msgspec.convert({"name": "main", "volumeMounts": [{"name": "v", "mountPath": path}]}, core.Container)
-    spec = msgspec.convert({"volumes": [{"name": "v", "emptyDir": {}}]}, core.PodSpec)
+    container, spec = a_container({"name": "v", "mountPath": path}), a_spec({"name": "v", "emptyDir": {}})
     with pytest.raises(ConfigMissing, match="nothing can be mounted"):
-        volumes.mounts(container, spec, {"v": Path("/pods/v")})
+        volumes.mounts(container, spec, {"v": Path("/pods/v")}, {}, HOME)

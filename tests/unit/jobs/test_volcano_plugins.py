@@ -48,7 +48,7 @@ def test_svc():
     assert spec["volumes"] == [{"name": "j-svc", "configMap": {"name": "j-svc"}}]
 
     job = as_job(job_document(MASTER, WORKERS, plugins={"svc": ["--publish-not-ready-addresses"]}))
-    service, hosts = load(job).plugins[0].objects(job, None)
+    service, hosts, policy = load(job).plugins[0].objects(job, None)
     assert service.document["spec"]["clusterIP"] == "None"
     assert service.document["spec"]["publishNotReadyAddresses"] is True
     assert hosts.is_updated
@@ -57,6 +57,13 @@ def test_svc():
         "worker.host": "j-worker-0.j\nj-worker-1.j", "VC_WORKER_HOSTS": "j-worker-0.j,j-worker-1.j",
         "VC_WORKER_NUM": "2",
     }  # fmt: skip
+    members = {"matchLabels": {"volcano.sh/job-name": "j", "volcano.sh/job-namespace": "default"}}
+    assert policy.document["metadata"]["name"] == "j"
+    assert policy.document["spec"] == {
+        "podSelector": members, "ingress": [{"from": [{"podSelector": members}]}], "policyTypes": ["Ingress"],
+    }  # fmt: skip
+    open_job = as_job(job_document(MASTER, plugins={"svc": ["--disable-network-policy=true"]}))
+    assert [made.kind.name for made in load(open_job).plugins[0].objects(open_job, None)] == ["Service", "ConfigMap"]
 
 
 def test_svc_without_variables_and_with_a_name_of_ones_own():

@@ -159,6 +159,8 @@ profiles:
           scoringStrategy: {{type: MostAllocated, resources: [{{name: nvidia.com/gpu, weight: 5}}]}}
       - name: VolumeBinding
         args: {{bindTimeoutSeconds: 600}}
+      - name: NodeVolumeLimits
+        args: {{}}
   - schedulerName: no-scoring
     plugins:
       preScore: {{disabled: [{{name: "*"}}]}}
@@ -196,7 +198,7 @@ extenders:
     assert [consultant.extender for consultant in found.consultants] == [first]
     warned = "\n".join(found.warnings)
     assert "percentageOfNodesToScore" in warned
-    assert "plugin VolumeBinding does nothing here" in warned
+    assert "plugin NodeVolumeLimits does nothing here" in warned
 
 
 # Which plugin is called where: kube-scheduler's rules

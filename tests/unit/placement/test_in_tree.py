@@ -41,6 +41,7 @@ def test_defaults_are_kube_schedulers_with_ours_put_in() -> None:
         "NodeAffinity",
         "NodePorts",
         "NodeResourcesFit",
+        "VolumeBinding",
         "PodTopologySpread",
         "InterPodAffinity",
     ]

@@ -1,8 +1,19 @@
-"""v1: pods, nodes, namespaces, configuration, services, limits and events."""
+"""v1: pods, nodes, namespaces, configuration, services, claims to storage, limits and events."""
 
-from muster.api.core.kinds import CONFIG_MAP, EVENT, KINDS, LIMIT_RANGE, NAMESPACE, NODE, POD, SECRET, SERVICE
+from muster.api.core.kinds import (
+    CONFIG_MAP,
+    EVENT,
+    KINDS,
+    LIMIT_RANGE,
+    NAMESPACE,
+    NODE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    SECRET,
+    SERVICE,
+)
 from muster.api.core.pod_defaults import default_pod_spec, default_pod_template
-from muster.api.core.requests import is_sidecar, pod_limits, pod_requests
+from muster.api.core.requests import claims_of, is_sidecar, pod_limits, pod_requests
 from muster.api.core.validation import (
     validate_affinity,
     validate_node_selector,
@@ -81,6 +92,9 @@ from muster.api.core.views import (
     NodeSystemInfo,
     ObjectFieldSelector,
     ObjectReference,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeClaimStatus,
     PersistentVolumeClaimVolumeSource,
     Pod,
     PodAffinity,
@@ -130,6 +144,7 @@ from muster.api.core.views import (
     VolumeMount,
     VolumeMountStatus,
     VolumeProjection,
+    VolumeResourceRequirements,
     WeightedPodAffinityTerm,
     WindowsSecurityContextOptions,
 )
@@ -141,6 +156,7 @@ __all__ = [
     "LIMIT_RANGE",
     "NAMESPACE",
     "NODE",
+    "PERSISTENT_VOLUME_CLAIM",
     "POD",
     "SECRET",
     "SERVICE",
@@ -210,6 +226,9 @@ __all__ = [
     "NodeSystemInfo",
     "ObjectFieldSelector",
     "ObjectReference",
+    "PersistentVolumeClaim",
+    "PersistentVolumeClaimSpec",
+    "PersistentVolumeClaimStatus",
     "PersistentVolumeClaimVolumeSource",
     "Pod",
     "PodAffinity",
@@ -259,8 +278,10 @@ __all__ = [
     "VolumeMount",
     "VolumeMountStatus",
     "VolumeProjection",
+    "VolumeResourceRequirements",
     "WeightedPodAffinityTerm",
     "WindowsSecurityContextOptions",
+    "claims_of",
     "default_pod_spec",
     "default_pod_template",
     "is_sidecar",

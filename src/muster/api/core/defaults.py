@@ -65,6 +65,12 @@ def default_service(document: Document) -> None:
     made_child(made_child(document, "status"), "loadBalancer")
 
 
+def default_claim(document: Document) -> None:
+    drop_nulls(document)
+    fill(made_child(document, "spec"), "volumeMode", "Filesystem")
+    fill(made_child(document, "status"), "phase", "Pending")
+
+
 def default_limit_range(document: Document) -> None:
     drop_nulls(document)
     for item in objects(document, "spec", "limits"):

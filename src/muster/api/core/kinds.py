@@ -102,6 +102,19 @@ SERVICE = Kind(
     validate=validation.validate_service,
 )
 
+PERSISTENT_VOLUME_CLAIM = Kind(
+    group="",
+    version="v1",
+    name="PersistentVolumeClaim",
+    plural="persistentvolumeclaims",
+    view=views.PersistentVolumeClaim,
+    short_names=("pvc",),
+    built_in=True,
+    default=defaults.default_claim,
+    validate=validation.validate_claim,
+    validate_update=validation.validate_claim_update,
+)
+
 EVENT = Kind(
     group="",
     version="v1",
@@ -142,4 +155,4 @@ LIMIT_RANGE = Kind(
     validate=validation.validate_limit_range,
 )
 
-KINDS = (NAMESPACE, NODE, POD, CONFIG_MAP, SECRET, SERVICE, EVENT, LIMIT_RANGE)
+KINDS = (NAMESPACE, NODE, POD, CONFIG_MAP, SECRET, SERVICE, PERSISTENT_VOLUME_CLAIM, EVENT, LIMIT_RANGE)

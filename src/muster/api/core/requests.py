@@ -131,3 +131,9 @@ def _whole(total: Amounts) -> Mapping[str, int]:
     return {
         name: min(amount.milli if name == CPU else amount.units, quantity.MAX_UNITS) for name, amount in total.items()
     }
+
+
+def claims_of(spec: PodSpec) -> tuple[str, ...]:
+    """Names of the PersistentVolumeClaims that the pod's volumes are, each once."""
+    sources = (volume.persistent_volume_claim for volume in spec.volumes)
+    return tuple(dict.fromkeys(source.claim_name for source in sources if source is not None))

@@ -7,7 +7,8 @@ QUEUE_MISSING: Final = "QueueNotFound"
 QUEUE_CLOSED: Final = "QueueNotOpen"
 CLASS_MISSING: Final = "PriorityClassNotFound"
 PLUGIN_ERROR: Final = "PluginError"
+CLAIM_MISSING: Final = "PVCError"
 
-OBSTACLES: Final = frozenset({QUEUE_MISSING, QUEUE_CLOSED, CLASS_MISSING, PLUGIN_ERROR})
+OBSTACLES: Final = frozenset({QUEUE_MISSING, QUEUE_CLOSED, CLASS_MISSING, PLUGIN_ERROR, CLAIM_MISSING})
 SETTLED: Final = OBSTACLES | {WAITING_FOR_QUOTA}
 """With one of these written down, no pods are made before it is gone from there."""

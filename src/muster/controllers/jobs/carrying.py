@@ -8,6 +8,7 @@ from muster.api.kueue.names import ADMITTED_REPLICAS_ANNOTATION
 from muster.api.meta import ObjectMeta
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
+from muster.api.volcano.waiting import CLAIM_MISSING, PLUGIN_ERROR
 from muster.controllers.jobs.currency import Currency
 from muster.controllers.jobs.ssh_keys import MakeKey
 from muster.jobs.volcano import Plan, Seen, Told, make_pods, names
@@ -29,6 +30,8 @@ from muster.store.protocol import (
 OPTIONS = Options(manager="vc-controller-manager")
 _CREATED_AT_A_TIME = 1024
 _NO_KEY = KeyPair("", "")
+_PROBLEMS = {volcano.POD_GROUP: "PodGroupError", core.PERSISTENT_VOLUME_CLAIM: CLAIM_MISSING}
+"""What it is called when one of these is refused; all else is a plugin's."""
 
 
 class Carrier:
@@ -82,17 +85,18 @@ class Carrier:
                 writes += (Create(made.kind, made.document, OPTIONS) for made in plugin.objects(seen.job, key))
         if decided.plugins_begun:
             for problem in loaded.problems:
-                self._events.record(job, "Warning", "PluginError", problem)
+                self._events.record(job, "Warning", PLUGIN_ERROR, problem)
         elif self._published.get(job.uid) != _edition(job):
             writes += _republished(seen.job, loaded.plugins)
+        writes += (Create(core.PERSISTENT_VOLUME_CLAIM, claim, OPTIONS) for claim in decided.claims_created)
         if decided.group_created is not None:
             writes.append(Create(volcano.POD_GROUP, decided.group_created, OPTIONS))
         if decided.group_changed is not None and seen.group is not None:
             writes.append(Patch(volcano.POD_GROUP, _key(seen.group.metadata), decided.group_changed, options=OPTIONS))
         results = await self._current.write(job.key, writes)
-        for result in results:
+        for write, result in zip(writes, results, strict=True):
             if isinstance(result, Refused) and not isinstance(result.error, errors.AlreadyExists | errors.NotFound):
-                self._events.record(job, "Warning", "PodGroupError", result.error.message)
+                self._events.record(job, "Warning", _PROBLEMS.get(write.kind, PLUGIN_ERROR), result.error.message)
         _check(results, allowed=(errors.AlreadyExists,))
         self._published[job.uid] = _edition(job)
 

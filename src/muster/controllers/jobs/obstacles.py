@@ -1,4 +1,4 @@
-"""What keeps a Volcano Job from beginning: its queue, or a priority class that it names.
+"""What keeps a Volcano Job from beginning: its queue, or a priority class or claim that it names.
 
 The server refuses a user's job for these at once; but jobs that a CronJob or a JobFlow makes do not pass there, and
 queues are closed and deleted while jobs wait for them.
@@ -12,17 +12,18 @@ from muster.api.objects import Key
 from muster.api.volcano import admission
 from muster.api.volcano.defaults import DEFAULT_QUEUE
 from muster.api.volcano.queue_tree import QueueTree, parent_of
-from muster.api.volcano.waiting import CLASS_MISSING, QUEUE_CLOSED, QUEUE_MISSING
-from muster.jobs.volcano import Told
+from muster.api.volcano.waiting import CLAIM_MISSING, CLASS_MISSING, QUEUE_CLOSED, QUEUE_MISSING
+from muster.jobs.volcano import Told, claiming
 from muster.quota.integrations.ranking import BUILT_IN
 from muster.runtime.informers import Informer
 from muster.store.protocol import Change, Event
 
 
 class Obstacles:
-    def __init__(self, queues: Informer, classes: Informer) -> None:
+    def __init__(self, queues: Informer, classes: Informer, claims: Informer) -> None:
         self._queues = queues
         self._classes = classes
+        self._claims = claims
         self._known: dict[str, str | None] = {}
         """States of the queues, by name: the rest of what their status says changes all the time."""
         self._tree: QueueTree | None = None
@@ -47,6 +48,11 @@ class Obstacles:
         if self._queues.get(Key("", queue)) is None and queue != DEFAULT_QUEUE:
             message = f'there is no queue "{queue}": create it, or name another in a new job'
             return Told("Warning", QUEUE_MISSING, message)
+        namespace = job.metadata.namespace
+        missing = claiming.missing(job, lambda name: self._claims.get(Key(namespace, name)) is not None)
+        if missing is not None:
+            message = f"pvc {missing} is not found, the job will be in the Pending state until the PVC is created"
+            return Told("Warning", CLAIM_MISSING, message)
         if not _is_looked_at(job):
             return None
         classes = [*BUILT_IN, *(found.key.name for found in self._classes.items())]

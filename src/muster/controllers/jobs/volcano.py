@@ -11,7 +11,7 @@ from muster.api import core, scheduling, volcano
 from muster.api.meta import OwnerReference
 from muster.api.objects import Key, Object
 from muster.api.volcano.defaults import DEFAULT_QUEUE
-from muster.api.volcano.waiting import CLASS_MISSING, PLUGIN_ERROR
+from muster.api.volcano.waiting import CLAIM_MISSING, CLASS_MISSING, PLUGIN_ERROR
 from muster.controllers.jobs.carrying import OPTIONS, Carrier
 from muster.controllers.jobs.commands import Commands
 from muster.controllers.jobs.currency import Currency
@@ -59,22 +59,30 @@ class _Keeper:
         self._groups = Informer(store, Selection(volcano.POD_GROUP), clock=clock)
         self._queues = Informer(store, Selection(volcano.QUEUE), clock=clock)
         self._classes = Informer(store, Selection(scheduling.PRIORITY_CLASS), clock=clock)
+        self._claims = Informer(store, Selection(core.PERSISTENT_VOLUME_CLAIM), clock=clock)
         self._jobs.index_by("queue", lambda job: [job.read(volcano.Job).spec.queue or DEFAULT_QUEUE])
         self._pods.index_by("job", lambda pod: [str(key)] if (key := _job_of(pod)) else [])
         self._current = Currency(store, self._jobs, self._pods, _job_of, [self._groups])
         self._requests: dict[Key, deque[Request]] = {}
         """What happened to a job and leaves no trace, oldest first."""
         self._carrier = Carrier(store, self._current, self._events, make_key)
-        self._obstacles = Obstacles(self._queues, self._classes)
+        self._obstacles = Obstacles(self._queues, self._classes, self._claims)
         self._jobs.on_event(self._job_changed)
         self._pods.on_event(self._pod_changed)
         self._groups.on_event(self._group_changed)
         self._queues.on_event(self._queue_changed)
-        self._classes.on_event(self._class_changed)
+        self._classes.on_event(lambda event: self._came(event, CLASS_MISSING))
+        self._claims.on_event(lambda event: self._came(event, CLAIM_MISSING))
 
     async def run(self) -> None:
-        copies = (self._jobs, self._pods, self._groups, self._queues, self._classes, self._commands.informer)
-        await keep("volcano", copies, self._events.run, self._commands.reconciler.run, self._reconciler.run)
+        around = (self._groups, self._queues, self._classes, self._claims, self._commands.informer)
+        await keep(
+            "volcano",
+            (self._jobs, self._pods, *around),
+            self._events.run,
+            self._commands.reconciler.run,
+            self._reconciler.run,
+        )
 
     # What happens
 
@@ -119,10 +127,11 @@ class _Keeper:
             for job in self._jobs.by_index("queue", name):
                 self._reconciler.queue.add(job.key)
 
-    def _class_changed(self, event: Event) -> None:
+    def _came(self, event: Event, awaited: str) -> None:
+        """`awaited`: the reason of jobs that wait for such an object."""
         if event.change is Change.ADDED:
             for job in self._jobs.items():
-                if job.read(volcano.Job).status.state.reason == CLASS_MISSING:
+                if job.read(volcano.Job).status.state.reason == awaited:
                     self._reconciler.queue.add(job.key)
 
     def _commanded(self, key: Key, uid: str, action: str) -> None:

@@ -1,19 +1,17 @@
 """The documents of the pods that a job makes: a task's template, and what tells the pods apart."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from muster.api import raw, volcano
 from muster.api.documents import child, objects
 from muster.api.raw import Document
-from muster.jobs.volcano import names
+from muster.jobs.volcano import claiming, names
 from muster.jobs.volcano.owning import owner_reference
 from muster.jobs.volcano.plugins import Plugin
 from muster.jobs.volcano.syncing import NewPod
 
 _FROM_JOB_ANNOTATIONS = (names.PREEMPTABLE, names.COOLDOWN, names.REVOCABLE_ZONE)
 _FROM_JOB_LABELS = (names.PREEMPTABLE, names.COOLDOWN)
-_SUFFIX_LENGTH = 12
 
 
 def make_pods(
@@ -109,20 +107,11 @@ def _mount(job: volcano.Job, spec: Document) -> None:
     """The job's volumes, in every container that is not an init container. A claim that is named twice counts once."""
     seen: set[str] = set()
     for number, volume in enumerate(job.spec.volumes):
-        claim = volume.volume_claim_name or claim_name(job, number)
+        claim = claiming.name_of(job, number)
         if claim in seen:
             continue
         seen.add(claim)
-        name = f"{job.metadata.name}-{_suffix(job, 'volume', number)}"
+        name = f"{job.metadata.name}-{claiming.suffix(job, 'volume', number)}"
         spec.setdefault("volumes", []).append({"name": name, "persistentVolumeClaim": {"claimName": claim}})
         for container in objects(spec, "containers"):
             container.setdefault("volumeMounts", []).append({"name": name, "mountPath": volume.mount_path})
-
-
-def claim_name(job: volcano.Job, number: int) -> str:
-    """Of a claim that is made for the job: the same whenever it is asked for, so that none is made twice."""
-    return f"{job.metadata.name}-pvc-{_suffix(job, 'claim', number)}"
-
-
-def _suffix(job: volcano.Job, what: str, number: int) -> str:
-    return hashlib.sha256(f"{job.metadata.uid}/{what}/{number}".encode()).hexdigest()[:_SUFFIX_LENGTH]

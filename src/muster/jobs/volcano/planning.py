@@ -16,7 +16,18 @@ from muster.api import core, volcano
 from muster.api.meta import Instant
 from muster.api.raw import Document
 from muster.api.volcano.waiting import OBSTACLES
-from muster.jobs.volcano import deciding, expiring, groups, holding, killing, members, noticing, states, syncing
+from muster.jobs.volcano import (
+    claiming,
+    deciding,
+    expiring,
+    groups,
+    holding,
+    killing,
+    members,
+    noticing,
+    states,
+    syncing,
+)
 from muster.jobs.volcano import status as statuses
 from muster.jobs.volcano.deciding import Decision
 from muster.jobs.volcano.members import Known, Member
@@ -67,6 +78,7 @@ class Plan:
     group_created: Document | None = None
     group_changed: Document | None = None
     is_group_deleted: bool = False
+    claims_created: Sequence[Document] = ()
     plugins_begun: Collection[str] = ()
     """Plugins whose objects are to be made."""
     plugins_ended: Collection[str] = ()
@@ -118,9 +130,12 @@ def _sync(seen: Seen, known: Known, step: Step, decision: Decision, now: Instant
         return Plan(status, is_status_first=True, handled=decision.handled, again_after=decision.again_after)
     recorded = before.controlled_resources or {}
     begun: Sequence[str] = ()
+    claims: Sequence[Document] = ()
     if not is_held:
         begun = [name for name in sorted(job.spec.plugins or {}) if f"{_PLUGIN}{name}" not in recorded]
-        heard = replace(heard, controlled_resources={**(heard.controlled_resources or {}), **_plugins(job)} or None)
+        claims = list(claiming.wanted(job, recorded))
+        resources = {**(heard.controlled_resources or {}), **_plugins(job), **claiming.records(job)}
+        heard = replace(heard, controlled_resources=resources or None)
     left_over = _left_over(job, known)
     if is_held or is_let_in:
         work = syncing.work(job, known, {member.name for member in left_over}, holding.sizes(job))
@@ -139,6 +154,7 @@ def _sync(seen: Seen, known: Known, step: Step, decision: Decision, now: Instant
         is_marked=True,
         group_created=groups.document(job, seen.priorities) if seen.group is None else None,
         group_changed=_group_change(seen),
+        claims_created=claims,
         plugins_begun=begun,
         handled=decision.handled,
         told=[seen.obstacle] if is_held and seen.obstacle is not None else _warnings(seen.group),

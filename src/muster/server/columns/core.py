@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from muster.api import batch, coordination, core, node, policy, scheduling
+from muster.api import batch, coordination, core, networking, node, policy, scheduling, storage
 from muster.api.kinds import Kind
 from muster.api.meta import Instant
 from muster.api.objects import Object
 from muster.api.raw import JSON
+from muster.api.storage import provisioning
 from muster.server.columns import pods
 from muster.server.columns.printing import (
     AGE,
@@ -165,6 +166,44 @@ def _limit_range(found: Object, _now: Instant) -> Sequence[JSON]:
     return found.key.name, found.meta.creation_timestamp or ""
 
 
+_ACCESS = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+UNSET = "<unset>"
+
+
+def _claim(found: Object, now: Instant) -> Sequence[JSON]:
+    claim = found.read(core.PersistentVolumeClaim)
+    spec, status = claim.spec, claim.status
+    is_bound = bool(spec.volume_name)
+    return (
+        found.key.name,
+        "Terminating" if claim.metadata.deletion_timestamp is not None else status.phase or "Pending",
+        spec.volume_name or "",
+        str((status.capacity or {}).get("storage", "")) if is_bound else "",
+        ",".join(_ACCESS.get(mode, mode) for mode in status.access_modes) if is_bound else "",
+        spec.storage_class_name or "",
+        spec.volume_attributes_class_name or UNSET,
+        age(found, now),
+        spec.volume_mode or "Filesystem",
+    )
+
+
+def _storage_class(found: Object, now: Instant) -> Sequence[JSON]:
+    view = found.read(storage.StorageClass)
+    return (
+        f"{found.key.name} (default)" if provisioning.is_default(view) else found.key.name,
+        view.provisioner,
+        view.reclaim_policy or "Delete",
+        view.volume_binding_mode or "Immediate",
+        bool(view.allow_volume_expansion),
+        age(found, now),
+    )
+
+
+def _network_policy(found: Object, now: Instant) -> Sequence[JSON]:
+    selector = found.read(networking.NetworkPolicy).spec.pod_selector
+    return found.key.name, labels(selector.match_labels if selector else None), age(found, now)
+
+
 def _priority_class(found: Object, now: Instant) -> Sequence[JSON]:
     view = found.read(scheduling.PriorityClass)
     return found.key.name, view.value, bool(view.global_default), age(found, now), view.preemption_policy or ""
@@ -201,6 +240,13 @@ PRINTERS: Mapping[Kind, Printer] = {
         ),
         _event,
     ),
+    core.PERSISTENT_VOLUME_CLAIM: Printer(
+        (
+            NAME, Column("Status"), Column("Volume"), Column("Capacity"), Column("Access Modes"),
+            Column("StorageClass"), Column("VolumeAttributesClass"), AGE, *_wide("VolumeMode"),
+        ),
+        _claim,
+    ),
     core.LIMIT_RANGE: Printer((NAME, Column("Created At")), _limit_range),
     batch.JOB: Printer(
         (
@@ -216,6 +262,14 @@ PRINTERS: Mapping[Kind, Printer] = {
         ),
         _budget,
     ),
+    storage.STORAGE_CLASS: Printer(
+        (
+            NAME, Column("Provisioner"), Column("ReclaimPolicy"), Column("VolumeBindingMode"),
+            Column("AllowVolumeExpansion", "boolean"), AGE,
+        ),
+        _storage_class,
+    ),
+    networking.NETWORK_POLICY: Printer((NAME, Column("Pod-Selector"), AGE), _network_policy),
     node.RUNTIME_CLASS: Printer((NAME, Column("Handler"), AGE), _runtime_class),
     scheduling.PRIORITY_CLASS: Printer(
         (NAME, Column("Value", "integer"), Column("Global-Default", "boolean"), AGE, Column("PreemptionPolicy")),

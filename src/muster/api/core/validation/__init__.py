@@ -1,5 +1,6 @@
 """Checks of the v1 kinds. Each `validate_<kind>` returns everything that is wrong, with paths."""
 
+from muster.api.core.validation.claims import validate_claim, validate_claim_update
 from muster.api.core.validation.configuration import (
     validate_config_map,
     validate_config_map_update,
@@ -16,6 +17,8 @@ from muster.api.core.validation.services import validate_event, validate_service
 
 __all__ = [
     "validate_affinity",
+    "validate_claim",
+    "validate_claim_update",
     "validate_config_map",
     "validate_config_map_update",
     "validate_event",

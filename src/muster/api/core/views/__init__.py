@@ -1,5 +1,11 @@
 """Typed read views of the v1 kinds."""
 
+from muster.api.core.views.claims import (
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeClaimStatus,
+    VolumeResourceRequirements,
+)
 from muster.api.core.views.constraints import (
     Affinity,
     NodeAffinity,
@@ -195,6 +201,9 @@ __all__ = [
     "NodeSystemInfo",
     "ObjectFieldSelector",
     "ObjectReference",
+    "PersistentVolumeClaim",
+    "PersistentVolumeClaimSpec",
+    "PersistentVolumeClaimStatus",
     "PersistentVolumeClaimVolumeSource",
     "Pod",
     "PodAffinity",
@@ -244,6 +253,7 @@ __all__ = [
     "VolumeMount",
     "VolumeMountStatus",
     "VolumeProjection",
+    "VolumeResourceRequirements",
     "WeightedPodAffinityTerm",
     "WindowsSecurityContextOptions",
 ]

@@ -3,14 +3,13 @@
 The ConfigMap `<job>-svc` holds, for each task, its hosts line by line (`<task>.host`), the same with commas
 (`VC_<TASK>_HOSTS`) and their number (`VC_<TASK>_NUM`). It is shown to all containers at /etc/volcano and follows
 changes of the job's size. On a cluster the names resolve through the headless Service; on our own nodes the agent
-resolves them.
-Volcano's NetworkPolicy, which only lets the members in, is not made: there is no such kind here.
+resolves them. A NetworkPolicy lets only the members in, where somebody enforces it: our own nodes do not.
 """
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-from muster.api import core, volcano
+from muster.api import core, networking, volcano
 from muster.api.raw import JSON, Document
 from muster.jobs.volcano import names
 from muster.jobs.volcano.owning import owner_reference
@@ -31,6 +30,7 @@ class Svc:
 
     def __init__(self, arguments: Arguments) -> None:
         self._is_published_early = arguments.flag("publish-not-ready-addresses")
+        self._is_closed = not arguments.flag("disable-network-policy")
         self._has_variables = arguments.flag("inject-hosts-env", default=True)
 
     def change_pod(self, pod: Document, job: volcano.Job) -> None:
@@ -48,21 +48,31 @@ class Svc:
             changing.set_variables(container, variables)
 
     def objects(self, job: volcano.Job, _key: KeyPair | None) -> Sequence[Made]:
-        return (
-            Made(core.SERVICE, self._service(job)),
-            Made(core.CONFIG_MAP, {"metadata": metadata(job, map_name(job)), "data": hosts(job)}, is_updated=True),
-        )
+        shown = {"metadata": metadata(job, map_name(job)), "data": hosts(job)}
+        made = (Made(core.SERVICE, self._service(job)), Made(core.CONFIG_MAP, shown, is_updated=True))
+        return (*made, Made(networking.NETWORK_POLICY, _policy(job))) if self._is_closed else made
 
     def _service(self, job: volcano.Job) -> Document:
         spec: Document = {
             "clusterIP": "None",
-            "selector": {names.JOB: job.metadata.name, names.JOB_NAMESPACE: job.metadata.namespace},
+            "selector": _members(job),
             # Headless: nobody connects to the port, but a Service must have one.
             "ports": [{"name": "placeholder-volcano", "port": 1, "protocol": "TCP", "targetPort": 1}],
         }
         if self._is_published_early:
             spec["publishNotReadyAddresses"] = True
         return {"metadata": metadata(job, job.metadata.name), "spec": spec}
+
+
+def _members(job: volcano.Job) -> dict[str, str]:
+    """Labels that all pods of the job have, and no others."""
+    return {names.JOB: job.metadata.name, names.JOB_NAMESPACE: job.metadata.namespace}
+
+
+def _policy(job: volcano.Job) -> Document:
+    members = {"podSelector": {"matchLabels": _members(job)}}
+    spec = {**members, "ingress": [{"from": [members]}], "policyTypes": ["Ingress"]}
+    return {"metadata": metadata(job, job.metadata.name), "spec": spec}
 
 
 def metadata(job: volcano.Job, name: str) -> Document:
