@@ -7,12 +7,13 @@ is in it may be all that is left. Directories that nodes share stay as well.
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
 from muster.agent import directories
 from muster.agent.volumes import NotMounted
-from muster.api import core
+from muster.api import core, errors
 from muster.api.errors import ApiError
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
@@ -25,7 +26,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 3.0
 _PATIENCE_SECONDS = 10.0
 _PAUSE_SECONDS = 0.05
-_SEPARATOR = "_"  # no name of Kubernetes has it
+_DATA = "data"  # in a directory with the claim's namespace, name and uid
 _OPTIONS = Options(manager="muster-agent")
 
 
@@ -85,10 +86,13 @@ class ClaimDirectories:
     async def _own(self, found: Object) -> Path:
         if found.is_terminating:
             raise NotMounted(f'persistentvolumeclaim "{found.key.name}" is being deleted')
-        path = _made(self._root / _SEPARATOR.join((found.key.namespace, found.key.name, found.uid)))
+        path = _made(self._root / found.key.namespace / found.key.name / found.uid / _DATA)
         finalizers = found.read(core.PersistentVolumeClaim).metadata.finalizers
         if LOCAL_FINALIZER not in finalizers:
-            await self._set_finalizers(found, [*finalizers, LOCAL_FINALIZER])
+            try:
+                await self._set_finalizers(found, [*finalizers, LOCAL_FINALIZER])
+            except errors.Conflict:  # another pod has just done the same, or it was bound this moment
+                return await self._path(found.key)
         return path
 
     async def _set_finalizers(self, found: Object, finalizers: Sequence[str]) -> None:
@@ -101,20 +105,23 @@ class ClaimDirectories:
         """Until cancelled: removes what was claimed and is no longer."""
         while True:
             await self._clock.sleep(_LOOK_SECONDS)
-            for path in sorted(self._root.iterdir()) if self._root.is_dir() else ():
+            for path in sorted(self._root.glob("*/*/*")):
                 try:
                     await self._look_at(path)
                 except (ApiError, OSError) as error:
                     _log.info("%s: whether it is still claimed is not known: %s", path, error)
 
     async def _look_at(self, path: Path) -> None:
-        key, uid = _claimed(path)
-        found = await self._get(core.PERSISTENT_VOLUME_CLAIM, key) if uid else None
+        namespace, name, uid = path.parts[-3:]
+        key = Key(namespace, name)
+        found = await self._get(core.PERSISTENT_VOLUME_CLAIM, key)
         if found is None or found.uid != uid or not found.is_terminating or key in self._used():
             return
-        await asyncio.to_thread(directories.erase, path)
+        await asyncio.to_thread(directories.erase, path / _DATA)
         finalizers = found.read(core.PersistentVolumeClaim).metadata.finalizers
         await self._set_finalizers(found, [name for name in finalizers if name != LOCAL_FINALIZER])
+        # Last: as long as it is there, whoever was interrupted looks at it again.
+        await asyncio.to_thread(os.removedirs, path)
 
 
 def _made(path: Path) -> Path:
@@ -123,9 +130,3 @@ def _made(path: Path) -> Path:
         path.mkdir(parents=True)
         path.chmod(0o777)
     return path
-
-
-def _claimed(path: Path) -> tuple[Key, str]:
-    """The claim whose directory it is, and its uid; an empty one where it is none of ours."""
-    parts = path.name.split(_SEPARATOR)
-    return (Key(parts[0], parts[1]), parts[2]) if len(parts) == 3 else (Key("", ""), "")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from kubernetes.client import models
 
-from muster.api import batch, coordination, core, meta, policy, scheduling
+from muster.api import batch, coordination, core, meta, networking, policy, scheduling, storage
 from muster.api.meta import OPAQUE, Condition, ObjectMeta, View
 
 ROOTS: dict[str, type[View]] = {
@@ -23,6 +23,9 @@ ROOTS: dict[str, type[View]] = {
     "Job": batch.Job,
     "Lease": coordination.Lease,
     "PodDisruptionBudget": policy.PodDisruptionBudget,
+    "PersistentVolumeClaim": core.PersistentVolumeClaim,
+    "StorageClass": storage.StorageClass,
+    "NetworkPolicy": networking.NetworkPolicy,
 }
 SHARED = {Condition, ObjectMeta}  # one view for several near twins: a superset of each
 OPAQUE_TO_THE_CLIENT_TOO = {"fieldsV1"}

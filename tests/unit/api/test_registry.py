@@ -16,11 +16,13 @@ from muster.api.schema import unknown_fields
 
 DIALECTS = (*kueue.KINDS, *volcano.KINDS)
 PROMISED = {
-    "v1": "Namespace Node Pod ConfigMap Secret Service Event",
+    "v1": "Namespace Node Pod ConfigMap Secret Service PersistentVolumeClaim Event",
     "scheduling.k8s.io/v1": "PriorityClass",
     "batch/v1": "Job",
     "coordination.k8s.io/v1": "Lease",
     "policy/v1": "PodDisruptionBudget",
+    "storage.k8s.io/v1": "StorageClass",
+    "networking.k8s.io/v1": "NetworkPolicy",
     "kubeflow.org/v1": "PyTorchJob",
     "kueue.x-k8s.io/v1beta2": "ResourceFlavor ClusterQueue LocalQueue Cohort Workload WorkloadPriorityClass "
     "AdmissionCheck Topology",

@@ -42,6 +42,24 @@ def test_first_there_is_a_group_and_no_pod():
     assert found.group_created["spec"]["minMember"] == 2
 
 
+def test_claims_that_a_job_describes_are_made_once_and_belong_to_it():
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    volumes = [{"mountPath": "/own", "volumeClaim": wanted}, {"mountPath": "/data", "volumeClaimName": "given"}]
+    decided, job = settle(job_document(a_task("w", 1), volumes=volumes), group=None)
+    (claim,) = decided.claims_created
+    name = claim["metadata"]["name"]
+    assert name.startswith("j-pvc-")
+    assert (claim["spec"], claim["metadata"]["namespace"]) == (wanted, "default")
+    assert claim["metadata"]["ownerReferences"][0]["name"] == "j"
+    recorded = {f"volume-pvc-{name}": name, "volume-pvc-given": "given"}
+    assert job["status"]["controlledResources"] == recorded
+    again, job = settle(job)
+    assert not again.claims_created
+    assert again.created
+    killed = decide(as_job(job), requests=[Request(action="AbortJob", at=NOW)])
+    assert killed.status_after is None, "what pods have left in them outlives the job's end"
+
+
 @pytest.mark.parametrize("phase", [None, "", "Pending"])
 def test_pods_wait_for_the_group_to_be_admitted(phase):
     assert not decide(a_job(), group=a_group(phase)).created

@@ -55,7 +55,8 @@ class VolumeBinding:
                 mask = cluster.mask()
                 mask[slots] = True
                 allowed = mask if allowed is None else allowed & mask
-        return Prepared(SKIP) if allowed is None else Prepared(state=allowed)
+        # Not SKIP, whatever was found: the next member of a gang has to follow the first.
+        return Prepared(state=allowed)
 
     def filter(self, pod: PodInfo, cluster: ClusterState, state: object) -> Sequence[Rejection]:
         if not isinstance(state, np.ndarray):

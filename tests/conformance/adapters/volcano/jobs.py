@@ -10,6 +10,7 @@ from muster.controllers.jobs.commands import Commands
 from muster.controllers.jobs.volcano import _Keeper
 from muster.jobs.volcano import (
     Request,
+    claiming,
     dependencies,
     expiring,
     groups,
@@ -51,10 +52,6 @@ from tests.conformance.cases import (
     compare,
 )
 
-NO_CLAIMS = (
-    "makes a PersistentVolumeClaim: the platform has no such kind, because its own nodes offer directories (emptyDir, "
-    "hostPath) and no claimed volumes; a job on Kubernetes names a claim that exists"
-)
 GO_SORTING = "Swap of Go's sort.Interface: Python sorts by a key and has no such function"
 GO_TYPES = "a Go informer handler that is given an object of another type: a typed copy has no such case"
 _TARGETS = {"task": Action.RESTART_TASK, "pod": Action.RESTART_POD, "partition": Action.RESTART_PARTITION}
@@ -407,8 +404,14 @@ def _plugins(case: Case) -> Outcome:
     return compare("error", error, (row["RetVal"] or {}).get("$error", "")) or Passed()
 
 
-def _claims(_case: Case) -> Outcome:
-    return NotApplicable(NO_CLAIMS)
+def _claims(case: Case) -> Outcome:
+    row = case["row"]
+    volume = {"mountPath": "/data", "volumeClaimName": "pvc1", "volumeClaim": row["VolumeClaim"]}
+    job = a_job({**row["Job"], "spec": {"volumes": [volume]}})
+    (made,) = claiming.wanted(job, {})
+    meta = made["metadata"]
+    found = (meta["namespace"], meta["name"], made["spec"])
+    return compare("claim", found, (job.metadata.namespace, "pvc1", row["VolumeClaim"])) or Passed()
 
 
 def _swap(_case: Case) -> Outcome:

@@ -7,7 +7,10 @@ from muster.api import quantity
 from tests.conformance.cases import Case
 
 INTERNAL = "calls a function inside Volcano's scheduler on its own types; what comes of it is tested by the sessions"
-VOLUMES = "Muster's pods have no PersistentVolumeClaims: its nodes run them in directories of their own"
+VOLUMES = (
+    "Muster has no PersistentVolumes to choose from: a claim is a directory, of a node or of a file system that all "
+    "share"
+)
 DEVICES = "Muster assigns devices itself, not by ResourceClaims (Kubernetes' dynamic resource allocation)"
 BETWEEN_QUEUES = (
     "pods of several queues compete, and the order between queues is their fair share: the quota engine decides which "
