@@ -186,7 +186,7 @@ async def _areas(
     overseen = await stack.enter_async_context(_oversight(settings, around, auxiliary, tasks, accounts))
     experiments = experimenting(platform, setting, tasks, interactive, accounts, overseen.webhooks)
     # First: its trials are tasks as well, and would be run again.
-    base.occupants.insert(0, experiments.remover)
+    base.occupants.insert(0, experiments.core.remover)
     return _Areas(facts, tokens, await _sso(settings, around, base, stack), tasks, interactive, overseen, experiments)
 
 

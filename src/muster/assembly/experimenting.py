@@ -29,12 +29,23 @@ from muster.tasks.webhooks import Webhooks
 
 
 @dataclass(frozen=True, slots=True)
-class Experimenting:
-    """`components` must be kept running. `remover` empties workspaces and projects that are deleted."""
+class Core:
+    """Who takes experiments and conducts them. `remover` empties workspaces and projects that are deleted;
+    `belongings`: what experiments keep elsewhere than in the records, to be added to before anything runs."""
 
     service: ExperimentService
-    intake: MetricIntake
     remover: ExperimentRemover
+    unmanaged: Unmanaged
+    belongings: list[Belonging]
+    components: Mapping[str, Component]
+
+
+@dataclass(frozen=True, slots=True)
+class Experimenting:
+    """`components` must be kept running."""
+
+    core: Core
+    intake: MetricIntake
     routes: Sequence[Route]
     components: Mapping[str, Component]
 
@@ -48,6 +59,32 @@ def experimenting(
     hooks: Webhooks,
 ) -> Experimenting:
     """Before allocations run."""
+    database, clock = tasks.database, around.clock
+    core = _core(settings, around, tasks, interactive, accounts, hooks)
+    intake, places = MetricIntake(database, clock, core.service), Places(database, accounts.authorizer)
+    return Experimenting(
+        core=core,
+        intake=intake,
+        routes=(
+            *trial_reports.routes(core.service, database, places),
+            *metrics.routes(intake, database, places, clock),
+            *workloads.routes(database, places),
+            *metric_series.routes(database, places),
+            *metric_views.routes(database, places, clock),
+            *profiling.routes(intake, database, places, clock),
+        ),
+        components={**core.components, "reports of trials": intake.run},
+    )
+
+
+def _core(
+    settings: PlatformSettings,
+    around: Setting,
+    tasks: TaskServices,
+    interactive: InteractiveTasks,
+    accounts: AccountServices,
+    hooks: Webhooks,
+) -> Core:
     database, clock, allocations = tasks.database, around.clock, tasks.allocations
     needs = LaunchServices(database, around.store, accounts, tasks.engine)
     launcher = TrialLauncher(needs, interactive.settings, interactive.cluster)
@@ -67,23 +104,13 @@ def experimenting(
     belongings: list[Belonging] = []
     remover = ExperimentRemover(database, clock, conductors, interactive.contexts, tasks.retention, belongings)
     unmanaged = Unmanaged(database, clock, herald)
-    service = ExperimentService(Parts(database, conductors, creator, changer, remover, unmanaged))
-    intake, places = MetricIntake(database, clock, service), Places(database, accounts.authorizer)
-    return Experimenting(
-        service=service,
-        intake=intake,
+    return Core(
+        service=ExperimentService(Parts(database, conductors, creator, changer, remover, unmanaged)),
         remover=remover,
-        routes=(
-            *trial_reports.routes(service, database, places),
-            *metrics.routes(intake, database, places, clock),
-            *workloads.routes(database, places),
-            *metric_series.routes(database, places),
-            *metric_views.routes(database, places, clock),
-            *profiling.routes(intake, database, places, clock),
-        ),
+        unmanaged=unmanaged,
+        belongings=belongings,
         components={
             "experiments": conductors.run,
-            "reports of trials": intake.run,
             "budgets of experiments": budgets.run,
             "labels of trials": labels.run,
             "removal of experiments": remover.run,

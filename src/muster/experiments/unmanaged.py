@@ -96,10 +96,11 @@ class Unmanaged:
     async def run(self) -> None:
         """For ever. Gives up trials that have fallen silent."""
         while True:
-            await self._look()
+            await self.look()
             await self._clock.sleep(_LOOK_SECONDS)
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Once."""
         before = Instant(self._clock.now() - SILENT_SECONDS)
         silent = await self._database.read(lambda connection: _silent(connection, before))
         for experiment, trial in silent:

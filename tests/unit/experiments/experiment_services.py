@@ -78,7 +78,7 @@ class Life:
 
     @property
     def service(self) -> ExperimentService:
-        return self.experimenting.service
+        return self.experimenting.core.service
 
     async def create(self, config: str = CONFIG, by: By = ADMIN, **new: JSON) -> Experiment:
         made = (await self.service.create(by, NewExperiment(config, **new))).experiment

@@ -212,6 +212,12 @@ class World:
         query = select(ALLOCATIONS.c.id).order_by(ALLOCATIONS.c.requested, ALLOCATIONS.c.id)
         return await self.database.read(lambda connection: list(connection.scalars(query)))
 
+    async def report(self, trial: Trial, metric: float, length: float) -> None:
+        validated = Validated(trial.id, metric, length)
+        await self.database.write(lambda connection: inbox.post(connection, trial.experiment, validated))
+        if self.life is not None:
+            self.life.conductors.wake(trial.experiment)
+
     # Programs
 
     async def programs(self) -> None:
