@@ -34,6 +34,7 @@ from muster.agent.runtime import (
     Executes,
     Exit,
     Found,
+    Identity,
     Launch,
     Leads,
     Mount,
@@ -165,6 +166,8 @@ class HostProcessRuntime:
             "argv": list(launch.argv),
             "env": {**launch.env, MARK: _mark(launch)},
             "cwd": str(launch.cwd.absolute()),
+            "user": _user(launch.identity),
+            "home": str((launch.home or launch.cwd).absolute()),
             "mounts": [_mount(mount) for mount in launch.mounts],
             "rlimits": rlimits,
             "cgroups": joined,
@@ -256,7 +259,7 @@ class HostProcessRuntime:
         try:
             process = await asyncio.create_subprocess_exec(
                 *_beside(launch, argv),
-                cwd="/" if launch.mounts else launch.cwd,
+                cwd="/" if _is_apart(launch) else launch.cwd,
                 env=dict(launch.env),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -303,13 +306,25 @@ def _mount(mount: Mount) -> "mounting.Mount":
     return {"source": source, "target": mount.target, "is_read_only": mount.is_read_only, "bytes": mount.bytes}
 
 
+def _user(identity: Identity | None) -> "mounting.User | None":
+    if identity is None:
+        return None
+    return {"uid": identity.uid, "gid": identity.gid, "groups": list(identity.groups)}
+
+
 def _beside(launch: Launch, argv: Sequence[str]) -> list[str]:
-    """What runs the command in the view of the file system that the attempt has."""
-    state = _read_state(launch.attempt) if launch.mounts else None
-    if state is None:
+    """What runs the command in the view of the file system that the attempt has, and as whom that runs."""
+    if not _is_apart(launch):
         return list(argv)
-    cwd = str(launch.cwd.absolute())
-    return [sys.executable, "-I", "-S", str(Path(mounting.__file__)), "join", str(state.pid), cwd, *argv]
+    state = _read_state(launch.attempt)
+    pid = "0" if state is None else str(state.pid)  # nobody's: it is refused rather than run as us
+    user = "" if launch.identity is None else json.dumps(_user(launch.identity))
+    script = (sys.executable, "-I", "-S", str(Path(mounting.__file__)))
+    return [*script, "join", pid, str(launch.cwd.absolute()), user, *argv]
+
+
+def _is_apart(launch: Launch) -> bool:
+    return bool(launch.mounts) or launch.identity is not None
 
 
 class _Launcher(asyncio.Protocol):

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
         argv: list[str]
         env: dict[str, str]
         cwd: str
+        user: mounting.User | None  # None: ourselves
+        home: str  # the user must be able to reach it
         mounts: list[mounting.Mount]  # with any, the command has a view of the file system of its own
         rlimits: dict[str, int]  # RLIMIT_DATA -> bytes
         cgroups: list[str]  # directories that the process joins, and that the keeper empties and removes
@@ -430,15 +432,16 @@ def _become_command(request: Request, go: int, out: int, err: int, failure: int)
             with open(f"{path}/cgroup.procs", "wb", buffering=0) as file:
                 file.write(b"0")
         stage = "mounts"
-        if request["mounts"]:
-            mounting.enter()
-            mounting.show(request["mounts"])
+        _take_view(request)
         stage = "limits"
         for name, value in request["rlimits"].items():
             resource.setrlimit(getattr(resource, name), (value, value))
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
+        stage = "user"
+        if request["user"] is not None:
+            _become_user(request["user"], parent)
         stage = "cwd"
         os.chdir(request["cwd"])
         stage = "exec"
@@ -457,6 +460,23 @@ def _become_command(request: Request, go: int, out: int, err: int, failure: int)
     raise AssertionError("unreachable")
 
 
+def _take_view(request: Request) -> None:
+    if request["mounts"]:
+        mounting.enter()
+        mounting.show(request["mounts"])
+    if request["user"] is not None and os.geteuid() == 0:
+        mounting.open_way(request["home"], request["user"]["uid"], request["user"]["groups"])
+
+
+def _become_user(user: mounting.User, parent: int) -> None:
+    for fd in (1, 2):
+        os.fchown(fd, user["uid"], user["gid"])  # some open /dev/stderr instead of writing to what they have
+    mounting.become(user)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # the kernel forgets it when somebody becomes another
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def _explain(request: Request, failure: dict[str, str | int]) -> tuple[int, str, str]:
     """Exit code, reason and message of a command that could not be started, with a shell's codes."""
     stage, number = failure["stage"], int(failure.get("errno", 0))
@@ -464,6 +484,9 @@ def _explain(request: Request, failure: dict[str, str | int]) -> tuple[int, str,
     command = request["argv"][0] if request["argv"] else ""
     if stage == "mounts":
         return 128, "StartError", str(failure["message"])
+    if stage == "user" and request["user"] is not None:
+        wanted = f"user {request['user']['uid']} and group {request['user']['gid']}"
+        return 128, "StartError", f"user {os.geteuid()}, who runs this agent, may not become {wanted}: run it as root"
     if stage == "cwd":
         return 128, "StartError", f'working directory "{request["cwd"]}": {why}'
     if stage in ("cgroup", "limits", "start"):

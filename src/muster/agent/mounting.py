@@ -2,7 +2,7 @@
 
 Keepers load this beside themselves (see `agent.keeper`), so it has only the standard library and must never import
 muster. It is a script as well: `python mounting.py probe DIR` ends with 0 where the machine permits all of this, and
-`python mounting.py join PID CWD COMMAND …` executes a command in the view of a process that has one.
+`python mounting.py join PID CWD USER COMMAND …` executes a command in the view of a process that has one.
 
 Nothing is made on the machine itself. Where a mount point does not exist, the directory that should have it is covered
 by one in memory that shows all that was there, each entry mounted from where it was. What is written beside those
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import json
 import os
 import stat
 import sys
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
         target: str
         is_read_only: bool
         bytes: int
+
+    class User(TypedDict):
+        uid: int
+        gid: int
+        groups: list[int]
 
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
@@ -105,6 +111,46 @@ def _put(mount: Mount, target: str, source: str) -> None:
     _mount(source, target, "", _MS_BIND | _MS_REC)
     if mount["is_read_only"]:
         _mount("none", target, "", _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _locked(target))
+
+
+def open_way(home: str, uid: int, groups: list[int]) -> None:
+    """Where the user may not enter what is above `home`, all of that is covered by empty directories, which lead there
+    and nowhere else. Raises Refused."""
+    blocked = None
+    try:
+        blocked = next((place for place in _above(home) if not _may_enter(place, uid, groups)), None)
+        if blocked is None:
+            return
+        enter()
+        with _opened(home) as place:
+            _mount("tmpfs", blocked, "tmpfs", 0, "mode=755")
+            os.makedirs(home, mode=0o755)
+            _mount(place, home, "", _MS_BIND | _MS_REC)
+    except OSError as error:
+        raise Refused(
+            f"user {uid} may not enter {blocked or home}, nor can that be helped: {error.strerror}"
+        ) from error
+
+
+def _above(path: str) -> list[str]:
+    """From the root down."""
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _may_enter(directory: str, uid: int, groups: list[int]) -> bool:
+    found = os.stat(directory)
+    if uid in (0, found.st_uid):
+        return uid == 0 or bool(found.st_mode & stat.S_IXUSR)
+    return bool(found.st_mode & (stat.S_IXGRP if found.st_gid in groups else stat.S_IXOTH))
+
+
+def become(user: User) -> None:
+    """For good. Raises OSError."""
+    os.get_exec_path()  # it imports what it needs: later the user may have no way to our interpreter's files
+    os.setgroups(user["groups"])
+    os.setresgid(user["gid"], user["gid"], user["gid"])
+    os.setresuid(user["uid"], user["uid"], user["uid"])
 
 
 # Mount points
@@ -244,12 +290,15 @@ def _probe(directory: str) -> NoReturn:
     os._exit(0)
 
 
-def _join(pid: str, cwd: str, argv: list[str]) -> NoReturn:
+def _join(pid: str, cwd: str, user: str, argv: list[str]) -> NoReturn:
+    """`user`: as JSON; empty for ourselves."""
     try:
         for name in ("user", "mnt"):
             if not os.path.samefile(f"/proc/{pid}/ns/{name}", f"/proc/self/ns/{name}"):
                 fd = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
                 _call("setns", fd, 0)
+        if user:
+            become(json.loads(user))
         os.chdir(cwd)
     except OSError as error:
         _give_up(f"{error.filename or 'the view of process ' + pid}: {error.strerror}", _CANNOT)
@@ -268,4 +317,4 @@ def _give_up(message: str, code: int) -> NoReturn:
 if __name__ == "__main__":
     if sys.argv[1] == "probe":
         _probe(sys.argv[2])
-    _join(sys.argv[2], sys.argv[3], sys.argv[4:])
+    _join(sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:])

@@ -5,16 +5,16 @@ container started.
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from muster.agent import devices, directories, environment, hosts, peers, ports, volumes
+from muster.agent import devices, directories, environment, hosts, identities, peers, ports, volumes
 from muster.agent.devices import Grant
 from muster.agent.environment import ConfigMissing, Facts, Sources
 from muster.agent.peers import Peers, Place, Resolver
 from muster.agent.ports import Ports
-from muster.agent.runtime import NO_LIMITS, Attempt, Launch, Limits, Mount
+from muster.agent.runtime import NO_LIMITS, Attempt, Identity, Launch, Limits, Mount
 from muster.agent.volumes import Shown
 from muster.api import core, quantity
 from muster.api.objects import Object
@@ -82,6 +82,7 @@ class Preparation:
         for directory in (work, temporary):
             directory.mkdir(parents=True, exist_ok=True)
         volumes.link(container, paths, work)
+        identity = self._hand_over(pod, wanted, paths, (work, temporary))
         self._write_hosts(pod, said)
         can_mount = await supplies.can_mount() if self._has_mounts(container) else False
         base = {
@@ -91,6 +92,7 @@ class Preparation:
             "MUSTER_TERMINATION_LOG": str(wanted.message_path.absolute()),
             **devices.visibility(wanted.grant, container.name),
             **{volumes.variable(volume): str(path.absolute()) for volume, path in paths.items()},
+            **({} if identity is None else identities.variables(identity, work)),
         }
         if said is not None:
             base["MUSTER_HOSTS_FILE"] = str((self._home / "hosts").absolute())
@@ -110,7 +112,21 @@ class Preparation:
             cwd=work / container.working_dir if container.working_dir else work,
             limits=limits_of(container),
             mounts=self._mounts(pod, container, paths, env) if can_mount else (),
+            identity=identity,
+            home=self._home,
         )
+
+    def _hand_over(
+        self, pod: core.Pod, wanted: Wanted, paths: Mapping[str, Path], directories: Sequence[Path]
+    ) -> Identity | None:
+        """Under whom it runs; what it was given is theirs then."""
+        agent = identities.own()
+        identity = identities.of(pod.spec, wanted.container, agent)
+        if agent.is_root:
+            identities.give_volumes(pod.spec, paths, identity)
+        if agent.is_root and identity is not None:
+            identities.give(identity, directories, wanted.message_path)
+        return identity
 
     async def refresh(self, found: Object) -> None:
         """Show what has changed since. What has gone meanwhile, or cannot be shown, stays as it was. Raises ApiError or
@@ -123,7 +139,9 @@ class Preparation:
             return
         self._write_hosts(pod, said)
         with contextlib.suppress(ConfigMissing):
-            await self._materialise(pod, sources, said)
+            paths = await self._materialise(pod, sources, said)
+            if identities.own().is_root:
+                identities.give_volumes(pod.spec, paths, None)
         self._latest = latest
 
     async def _listen(self, found: Object, pod: core.Pod) -> Mapping[int, int]:

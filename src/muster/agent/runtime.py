@@ -48,9 +48,22 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """Under whom an attempt runs. `groups`: all of them, `gid` first. `name` and `home`: empty where the machine does
+    not know the user."""
+
+    uid: int
+    gid: int
+    groups: Sequence[int]
+    name: str = ""
+    home: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """Everything a runtime needs to start an attempt. `name` is unique on the machine and safe in a file name.
-    `mounts`: only for a runtime that `Mounts`; whatever is below another comes after it."""
+    `mounts`: only for a runtime that `Mounts`; whatever is below another comes after it. `identity`: None for that of
+    the agent; another must be able to reach `home`, whatever is above it."""
 
     attempt: Attempt
     name: str
@@ -59,6 +72,8 @@ class Launch:
     cwd: Path
     limits: Limits = NO_LIMITS
     mounts: Sequence[Mount] = ()
+    identity: Identity | None = None
+    home: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
