@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from muster.accounts.audit import SYSTEM, By
 from muster.api import errors, raw
 from muster.api.raw import Document
-from muster.experiments import checkpoint_gc, experiment_records, trial_records
+from muster.experiments import checkpoint_gc, event_files, experiment_records, trial_records
 from muster.experiments import checkpoint_records as records
 from muster.experiments.checkpoint_gc import Policy
 from muster.experiments.checkpoint_records import PRESENT, Checkpoint, CheckpointFilter, CheckpointState, NewCheckpoint
@@ -123,7 +123,9 @@ class Checkpoints:
         """Begins with it; a task goes on. Raises NotFound."""
         found = await self._experiment(experiment)
         storage = found.config.get("checkpoint_storage") or {}
-        await self._removals.start(by, found, Removal(storage, directories=[self.event_files(experiment)]))
+        await self._removals.start(
+            by, found, Removal(storage, directories=[event_files.path(self._cluster, experiment)])
+        )
 
     async def remove(self, experiment: Experiment) -> None:
         """All that an experiment which is being deleted has kept: returns when nothing is left. Raises Unavailable."""
@@ -132,7 +134,7 @@ class Checkpoints:
         if not left and not experiment.trial_count:
             return
         own: Document = experiment.config.get("checkpoint_storage") or {}
-        removals = [Removal(own, directories=[self.event_files(experiment.id)])]
+        removals = [Removal(own, directories=[event_files.path(self._cluster, experiment.id)])]
         for storage in {each.storage for each in left}:
             part = [each for each in left if each.storage == storage]
             removals.append(Removal(await self.where(part[0]), [each.uuid for each in part]))
@@ -140,11 +142,6 @@ class Checkpoints:
             failure = await self._removals.finish(SYSTEM, experiment, wanted)
             if failure:
                 raise errors.Unavailable(f"checkpoints of experiment {experiment.id} could not be removed: {failure}")
-
-    def event_files(self, experiment: ExperimentId, trial: int | None = None) -> str:
-        """Where in a storage those for TensorBoard are: Determined's library puts them there."""
-        path = f"{self._cluster}/tensorboard/experiment/{experiment}"
-        return path if trial is None else f"{path}/trial/{trial}"
 
     async def _remove(self, by: By, checkpoints: Sequence[Checkpoint], globs: Sequence[str]) -> None:
         """By experiment and storage: each such part is a task of its own."""

@@ -4,7 +4,7 @@ A trial is a task whose program is the experiment's entrypoint, begun by `tasks.
 there. What it is told goes by its environment; what may hold keys of a storage goes there as a secret.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -76,7 +76,7 @@ class TrialLauncher:
         defaults = self._settings.defaults
         pod_spec = defaults.gpu_pod_spec if facts.device == "cuda" else defaults.cpu_pod_spec
         template = task_pods.template(config, facts, self._cluster, pod_spec)
-        add_volumes(template, _volumes(experiment.config))
+        task_pods.add_volumes(template, _volumes(experiment.config))
         without_nodes(template, excluded)
         request = Request(
             allocation=allocation,
@@ -164,12 +164,6 @@ def task_config(experiment: Experiment) -> TaskConfig:
 
 def _steps(connection: Connection, checkpoint: str) -> int:
     return connection.scalar(select(CHECKPOINTS.c.steps).where(CHECKPOINTS.c.uuid == checkpoint)) or 0
-
-
-def add_volumes(template: Document, volumes: Iterable[tuple[Document, Document]]) -> None:
-    for volume, mount in volumes:
-        template["spec"]["volumes"].append(volume)
-        template["spec"]["containers"][0]["volumeMounts"].append(mount)
 
 
 def _volumes(config: Document) -> Iterator[tuple[Document, Document]]:

@@ -117,7 +117,7 @@ class Removals:
         config = TaskConfig(resources=Resources(slots=0))
         facts = TaskFacts(kind=TaskType.CHECKPOINT_GC, username=experiment.username, device="cpu")
         template = task_pods.template(config, facts, self._cluster, self._settings.defaults.cpu_pod_spec)
-        launching.add_volumes(template, launching.storage_volumes(wanted.storage))
+        task_pods.add_volumes(template, launching.storage_volumes(wanted.storage))
         told = {
             "storage": wanted.storage,
             "uuids": list(wanted.uuids),

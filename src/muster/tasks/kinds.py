@@ -14,10 +14,12 @@ from muster.tasks.task_config import TaskConfig, TaskType
 
 @dataclass(frozen=True, slots=True)
 class EventFiles:
-    """What a TensorBoard shows. `storage`: a checkpoint storage, with its secrets; `paths`: in it."""
+    """What a TensorBoard shows. `storage`: a checkpoint storage, with its secrets; `paths`: in it; `volumes`: what a
+    task must see to reach it, and where it sees that."""
 
     storage: Document = field(repr=False)
     paths: Sequence[str]
+    volumes: Sequence[tuple[Document, Document]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,12 +268,15 @@ class Submitter:
         )
         defaults = self._settings.defaults
         pod_spec = defaults.gpu_pod_spec if facts.device == "cuda" else defaults.cpu_pod_spec
+        template = task_pods.template(config, facts, self._cluster, pod_spec)
+        if means.events is not None:
+            task_pods.add_volumes(template, means.events.volumes)
         allocation = AllocationId(f"{id}.{number}")
         request = Request(
             allocation=allocation,
             task=id,
             task_type=kind.value,
-            template=task_pods.template(config, facts, self._cluster, pod_spec),
+            template=template,
             job=task.job,
             name=task.description,
             owner=task.username,

@@ -4,7 +4,7 @@ The pod has `/run/determined` to itself, with the scripts of `tasks.glue` in it.
 directory of its own there, the scripts find it by the variables that the node gives instead.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final
@@ -140,6 +140,13 @@ def _variables(config: TaskConfig, facts: TaskFacts, cluster: Cluster) -> Iterat
     for name, value in ours.items():
         yield {"name": name, "value": escaped(value)}
     yield {"name": "DET_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+
+
+def add_volumes(template: Document, volumes: Iterable[tuple[Document, Document]]) -> None:
+    """Each with where its program sees it."""
+    for volume, mount in volumes:
+        template["spec"]["volumes"].append(volume)
+        template["spec"]["containers"][0]["volumeMounts"].append(mount)
 
 
 def _moves(mount: BindMount) -> bool:

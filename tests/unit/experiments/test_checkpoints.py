@@ -6,7 +6,7 @@ import pytest
 from tests.unit.experiments.checkpoint_worlds import ANN, LAB, STORAGE, Asked, filled, validate
 
 from muster.api import errors
-from muster.experiments import checkpoint_gc, experiment_records, trial_records
+from muster.experiments import checkpoint_gc, event_files, experiment_records, trial_records
 from muster.experiments.checkpoint_gc import Policy
 from muster.experiments.checkpoint_records import CheckpointFilter, CheckpointState, NewCheckpoint
 from muster.experiments.checkpoints import Checkpoints
@@ -190,7 +190,7 @@ async def test_an_experiment_that_is_deleted_loses_all_of_it(world: World) -> No
         ((), ["cluster/tensorboard/experiment/1"]),
         ([uuid], ()),
     ]
-    assert world.checkpoints.event_files(EXPERIMENT, 2) == "cluster/tensorboard/experiment/1/trial/2"
+    assert event_files.path("cluster", EXPERIMENT, 2) == "cluster/tensorboard/experiment/1/trial/2"
 
 
 async def test_what_is_not_there_is_not_found(world: World) -> None:
