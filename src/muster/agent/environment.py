@@ -2,8 +2,7 @@
 
 The base is small: PATH, HOME, USER and LANG of the agent, its Python as `MUSTER_PYTHON` for what finds no other, and
 inside the pod's directory a TMPDIR and the file `MUSTER_TERMINATION_LOG`, whose content becomes the message of the
-container's end. A volume does not appear at its mountPath, unless the pod asks for that; `MUSTER_VOLUME_<NAME>` names
-its path (see `agent.volumes`).
+container's end. `MUSTER_VOLUME_<NAME>` names where a volume is (see `agent.volumes`).
 """
 
 import re
