@@ -20,8 +20,6 @@ from muster.tasks.task_config import BindMount, TaskConfig, TaskType
 RUN_DIRECTORY: Final = "/run/determined"
 GLUE_DIRECTORY: Final = f"{RUN_DIRECTORY}/glue"
 WORK_DIRECTORY: Final = f"{RUN_DIRECTORY}/workdir"
-MOUNTS: Final = {"muster.dev/mounts": "private"}
-"""To be seen at their paths also where pods are plain processes."""
 DEFAULT_IMAGE: Final = "python:3.12-slim"
 """Where nobody names one, and where images count at all: it has all that the scripts need."""
 _BOOT: Final = """\
@@ -102,7 +100,7 @@ def template(config: TaskConfig, facts: TaskFacts, cluster: Cluster, pod_spec: D
         volumes.append({"name": f"bind-{number}", "hostPath": {"path": mount.host_path}})
         container["volumeMounts"].append(_bound(f"bind-{number}", mount))
     found: Document = {
-        "metadata": {"annotations": dict(MOUNTS)},
+        "metadata": {},
         "spec": {"restartPolicy": "Never", "containers": [container], "volumes": volumes},
     }
     if security := agent_users.security(facts.agent):

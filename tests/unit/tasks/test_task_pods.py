@@ -23,7 +23,6 @@ def variables(config: TaskConfig, facts: TaskFacts = FACTS) -> dict[str, str]:
 
 def test_the_pod_has_its_run_directory_to_itself() -> None:
     found = task_pods.template(TaskConfig(), FACTS, CLUSTER)
-    assert found["metadata"]["annotations"] == {"muster.dev/mounts": "private"}
     (container,) = found["spec"]["containers"]
     assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/run/determined", "/run/determined/glue"]
     assert container["args"] == ["COMMAND", "echo", "$$HOME"]
@@ -44,7 +43,7 @@ def test_what_the_configuration_says_is_in_the_pod() -> None:
             is_pulled_always=True,
             add_capabilities=["SYS_PTRACE"],
             pod_spec={
-                "metadata": {"labels": {"team": "a"}, "annotations": {"muster.dev/mounts": "no"}},
+                "metadata": {"labels": {"team": "a"}, "annotations": {"cost": "low"}},
                 "spec": {
                     "nodeSelector": {"disk": "ssd"},
                     "volumes": [{"name": "v", "emptyDir": {}}],
@@ -77,7 +76,7 @@ def test_what_the_configuration_says_is_in_the_pod() -> None:
     mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
     assert mounts["/run/determined/workdir/sets"]["mountPropagation"] == "HostToContainer"
     assert {"/data", "/dev/shm", "/v"} <= mounts.keys()
-    assert found["metadata"]["annotations"] == {"muster.dev/mounts": "private"}
+    assert found["metadata"]["annotations"] == {"cost": "low"}
     assert found["metadata"]["labels"] == {"team": "a"}
     assert found["spec"]["nodeSelector"] == {"disk": "ssd"}
     assert found["spec"]["tolerations"] == [1]
