@@ -52,7 +52,7 @@ class RecordedEvents:
         return EventFiles(storages[first], paths, tuple(launching.storage_volumes(storages[first])))
 
     async def _storage(self, by: By, experiment: ExperimentId) -> Document:
-        """A TensorBoard has the keys of the storage: where there are any, who starts one must be allowed to see them."""
+        """A TensorBoard has the keys of the storage: where there are any, only who may see them starts one."""
         found = await self._database.read(lambda connection: experiment_records.get(connection, experiment))
         if not await self._authorizer.allows(by.caller, Permission.VIEW_EXPERIMENTS, found.workspace):
             raise experiment_records.not_found(experiment)

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 
+import yaml
+
 from muster.accounts import workspaces
 from muster.accounts.workspaces import HIDDEN
-from muster.api import raw
+from muster.api import errors, raw
 from muster.api.raw import JSON, Document
+from muster.experiments.config import yaml_text
 
 
 def shown(config: Mapping[str, JSON]) -> Document:
@@ -21,3 +24,12 @@ def shown(config: Mapping[str, JSON]) -> Document:
         pachyderm = {**found["integrations"]["pachyderm"], "dataset": {**dataset, "token": HIDDEN}}
         found["integrations"] = {**found["integrations"], "pachyderm": pachyderm}
     return found
+
+
+def shown_text(config: str) -> str:
+    """What somebody sent, without the same; the comments go, too: they may hold anything."""
+    try:
+        found = yaml_text.read(config, "config")
+    except errors.ApiError:
+        return ""
+    return yaml.safe_dump(shown(found), sort_keys=False) if found else ""
