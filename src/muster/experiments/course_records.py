@@ -25,9 +25,6 @@ from muster.records.tables_tasks import TASKS
 from muster.search.protocol import Create, RequestId
 from muster.tasks import log_retention
 
-PAUSED: Final = "PAUSED"
-"""Of a task: it holds no slots."""
-
 
 class Kept(msgspec.Struct, frozen=True):
     """What an experiment keeps of its search. `continued`: how often it went on after its end. `is_spent`: it has cost
@@ -182,8 +179,7 @@ def _change_experiment(connection: Connection, course: Course, change: Change, n
     if change.error:
         values["error"] = change.error
     if outcome.note:
-        lines = func.trim(EXPERIMENTS.c.notes + f"\n{outcome.note}")
-        values["notes"] = lines
+        values["notes"] = func.ltrim(EXPERIMENTS.c.notes + f"\n{outcome.note}", "\n")
     if change.state in ENDED:
         values["ended"] = change.at
     connection.execute(update(EXPERIMENTS).where(EXPERIMENTS.c.id == course.experiment).values(values))
@@ -219,9 +215,7 @@ def _make(connection: Connection, course: Course, change: Change, action: Create
 
 
 def _task(course: Course, task: str, at: Instant) -> dict[str, object]:
-    """What others read of a task's configuration: who counts slots, who sums up by label, and webhooks."""
-    config: Document = {"resources": {"slots": course.slots_per_trial}}
-    config |= {name: course.config.get(name) for name in ("labels", "integrations")}
+    """`config`: what others read of it: who sums up usage by label, and webhooks."""
     return {
         "id": task,
         "type": "TRIAL",
@@ -229,7 +223,7 @@ def _task(course: Course, task: str, at: Instant) -> dict[str, object]:
         "user_id": course.user,
         "workspace_id": course.workspace,
         "description": f"Trial of Experiment {course.experiment}",
-        "config": config,
+        "config": {name: course.config.get(name) for name in ("labels", "integrations")},
         "snapshot": {"context": task_names.context(course.experiment)},
         "created": at,
     }
@@ -262,14 +256,9 @@ def _change_trials(
     ]
     if rows:
         connection.execute(_CHANGE, rows)
-    tasks = [
-        _task_end(found, state, change.at)
-        for id, (found, state) in changed.items()
-        if id not in made or state.is_over or state.phase is TrialState.PAUSED
-    ]
-    if tasks:
-        connection.execute(_END, tasks)
     closed = [found.task for found, state in changed.values() if state.is_over]
+    if closed:
+        connection.execute(_END, [{"of_id": task, "ended": change.at} for task in closed])
     return frozenset().union(*(sessions.close_of_task(connection, task) for task in closed))
 
 
@@ -281,8 +270,3 @@ def _columns(state: trial.State, at: Instant) -> dict[str, object]:
         "machine": msgspec.to_builtins(state),
         "ended": at if state.is_over else None,
     }
-
-
-def _task_end(found: OpenTrial, state: trial.State, at: Instant) -> dict[str, object]:
-    is_idle = state.phase is TrialState.PAUSED and not state.is_live
-    return {"of_id": found.task, "state": PAUSED if is_idle else "", "ended": at if state.is_over else None}

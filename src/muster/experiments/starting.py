@@ -19,6 +19,7 @@ from muster.experiments.course_records import OpenTrial
 from muster.experiments.experiment import RunEnded
 from muster.experiments.experiment_records import Experiment
 from muster.experiments.log_policies import ReadLogs
+from muster.experiments.room import Room
 from muster.experiments.states import ExperimentId, TrialState
 from muster.experiments.trial_records import Trial
 from muster.records import Database
@@ -73,6 +74,7 @@ class Starter:
         self._services = services
         self._spawn = spawn
         self._tell = tell
+        self._room = Room(services.database, services.allocations)
         self._starting: dict[AllocationId, trial.Ask | None] = {}
         """What each is to be told once it has been started."""
         self._failures: dict[str, int] = {}
@@ -86,6 +88,7 @@ class Starter:
                 self._spawn(self._start(found, effect.run, is_repeated), f"start {allocation}")
             case trial.Ask() if allocation in self._starting:
                 self._starting[allocation] = effect
+                self._room.wake()
             case trial.Ask():
                 self._spawn(self._ask(allocation, effect.signal, effect.reason), f"ask {allocation}")
             case trial.EndLater():
@@ -123,7 +126,8 @@ class Starter:
         try:
             if is_repeated and (was_closed := await self._was_closed(allocation)) is not None:
                 return _lost() if was_closed else None
-            await self._services.allocations.start(await self._launch(found, run, allocation))
+            if not await self._launched(found, run, allocation):
+                return _lost()
         except errors.AlreadyExists:
             return _lost() if await self._was_closed(allocation) else None
         except errors.ApiError as error:
@@ -145,14 +149,16 @@ class Starter:
         await self._clock.sleep(pause)
         return _lost()
 
-    async def _launch(self, found: OpenTrial, run: int, allocation: AllocationId) -> Launch:
+    async def _launched(self, found: OpenTrial, run: int, allocation: AllocationId) -> bool:
+        """False where it was to end before there was room for it."""
         experiment_id, _ = task_names.owner(found.task)
 
         def read(connection: Connection) -> tuple[Experiment, Trial]:
             return experiment_records.get(connection, experiment_id), trial_records.get(connection, found.id)
 
         experiment, row = await self._services.database.read(read)
-        return await self._services.launcher.launch(experiment, row, run, allocation, found.state.excluded)
+        launch = await self._services.launcher.launch(experiment, row, run, allocation, found.state.excluded)
+        return await self._room.start(experiment.workspace, launch, lambda: self._starting.get(allocation) is not None)
 
     async def _was_closed(self, allocation: AllocationId) -> bool | None:
         """Whether its owner was told of its end, or need not be. None: there is none of this name."""

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import func, select
 from tests.unit.experiments.experiment_services import CONFIG, Life, a_platform
 
+from muster.accounts.callers import WorkspaceId
 from muster.api import errors
 from muster.engines.protocol import AllocationId, Caveat, Exit, Failure
 from muster.experiments.contract import NewExperiment
@@ -164,3 +165,23 @@ async def test_unknown_experiments_and_trials_are_not_found(life: Life) -> None:
     for act in (life.service.pause, life.service.activate, life.service.kill, life.service.delete):
         with pytest.raises(errors.NotFound):
             await act(ADMIN, ExperimentId(77))
+
+
+async def test_trials_wait_for_room_in_their_workspace_and_can_be_ended_while_they_do(life: Life) -> None:
+    await life.ground.services.bindings.set_quotas(ADMIN, WorkspaceId(1), {"": 2})
+    config = CONFIG.replace("name: single", "name: random, max_trials: 3")
+    made = await life.create(config)
+    await life.until_runs(made.id)
+    await asyncio.sleep(0.1)
+    assert len(life.engine.machine.entries) == 2
+    first = (await life.trials(made.id))[0]
+    life.finish(first)
+    async with asyncio.timeout(5):
+        while f"{(await life.trials(made.id))[2].task}.1" not in life.engine.machine.entries:
+            await asyncio.sleep(0.005)
+    other = await life.create()
+    await asyncio.sleep(0.1)
+    await life.service.kill(ADMIN, other.id)
+    assert (await life.until(other.id, E.CANCELED)).slot_seconds == 0.0
+    too_large = await life.create(f"{CONFIG}\nresources: {{slots_per_trial: 3}}")
+    await life.until(too_large.id, E.ERROR)
