@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, Row, Select, and_, literal, or_, select, union_all
+from sqlalchemy import Connection, Row, Select, literal, select, union_all
 
 from muster.accounts.callers import WorkspaceId
 from muster.api import raw
@@ -50,8 +50,8 @@ def page(connection: Connection, trial: TrialId, group: str, after: Cursor, most
     here = (METRICS.c.trial_id == trial, METRICS.c.group == group, ~METRICS.c.is_archived)
     found: list[Reported] = []
     if after.steps is not None:
-        later = or_(METRICS.c.steps > after.steps, and_(METRICS.c.steps == after.steps, METRICS.c.id > after.id))
-        ordered = _reported().where(*here, later).order_by(METRICS.c.steps, METRICS.c.id)
+        # Of each step only one is in force.
+        ordered = _reported().where(*here, METRICS.c.steps > after.steps).order_by(METRICS.c.steps)
         found = [_told(row) for row in connection.execute(ordered.limit(most))]
     if len(found) < most:
         start = after.id if after.steps is None else 0

@@ -183,17 +183,20 @@ def begun_at(connection: Connection, trial: TrialId, allocation: str) -> int:
     return connection.scalar(found) or 0
 
 
-def archive_after(connection: Connection, trial: TrialId, run: int, steps: int) -> Mapping[str, int]:
-    """What runs before this one have reported after the step. Returns the first row of each group that it was."""
+def archive_after(connection: Connection, trial: TrialId, group: str, run: int, steps: int) -> int | None:
+    """What runs before this one have reported after the step. Returns the first row that it was; None where there is
+    none."""
     is_older = and_(
-        METRICS.c.trial_id == trial, METRICS.c.run < run, METRICS.c.steps > steps, ~METRICS.c.is_archived
-    )  # fmt: skip
-    rows = connection.execute(
-        select(METRICS.c.group, func.min(METRICS.c.id)).where(is_older).group_by(METRICS.c.group)
-    ).all()
-    if rows:
+        METRICS.c.trial_id == trial,
+        METRICS.c.group == group,
+        METRICS.c.steps > steps,
+        METRICS.c.run < run,
+        ~METRICS.c.is_archived,
+    )
+    first: int | None = connection.scalar(select(func.min(METRICS.c.id)).where(is_older))
+    if first is not None:
         connection.execute(update(METRICS).where(is_older).values(is_archived=True))
-    return {group: first for group, first in rows}
+    return first
 
 
 # What is known of trials and experiments

@@ -120,13 +120,14 @@ class Taking:
             return None
         allocation = f"{known.head.task}.{report.run}"
         begun_at = min(metric_records.begun_at(self._connection, report.trial, allocation), steps)
-        firsts = metric_records.archive_after(self._connection, report.trial, report.run, begun_at)
         touched = self._touch(known, report.trial)
-        for group, first in firsts.items():
-            metric_blocks.cut(self._connection, report.trial, group, first)
-            touched.groups.add(group)
-            touched.revised.add(group)
-        touched.is_rolled_back |= bool(firsts)
+        for group in known.groups:
+            first = metric_records.archive_after(self._connection, report.trial, group, report.run, begun_at)
+            if first is not None:
+                metric_blocks.cut(self._connection, report.trial, group, first)
+                touched.groups.add(group)
+                touched.revised.add(group)
+                touched.is_rolled_back = True
         return self._kept(known, report, steps)
 
     def _add(self, known: Remembered, report: Report, text: str) -> dict[str, object]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection
 
 from muster.experiments import metric_blocks, series_points
-from muster.experiments.series import Series
+from muster.experiments.series import NO_STEP, Series
 from muster.experiments.series_points import EPOCH, Point
 from muster.experiments.states import TrialId
 
@@ -65,15 +65,18 @@ def points(connection: Connection, trial: TrialId, wanted: Wanted) -> list[Point
 
 
 def narrowed(columns: Mapping[str, Series], bounds: Mapping[str, Bounds]) -> Mapping[str, Series]:
-    """To what is within the bounds. Without epochs, no epoch is."""
+    """To what is within the bounds. Without epochs, no epoch is; what belongs to no step, no bound of steps holds
+    off."""
     epochs = columns.get(EPOCH)
     for axis, bound in bounds.items():
         if axis == EPOCH:
             held = np.array([], np.int64) if epochs is None else epochs.steps[bound.hold(epochs.values)]
             columns = {path: column.at(np.isin(column.steps, held)) for path, column in columns.items()}
+        elif axis == TIME:
+            columns = {path: column.at(bound.hold(column.times)) for path, column in columns.items()}
         else:
             columns = {
-                path: column.at(bound.hold(column.times if axis == TIME else column.steps))
+                path: column.at(bound.hold(column.steps) | (column.steps == NO_STEP))
                 for path, column in columns.items()
             }
     return {path: column for path, column in columns.items() if len(column)}

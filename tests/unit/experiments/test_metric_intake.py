@@ -1,10 +1,14 @@
 """Reports of trials, taken in: once each, in whatever order they come, with all that follows from them."""
 
 import asyncio
+import contextlib
 import json
 import math
+import random
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from muster.api import errors
 from muster.experiments import metric_blocks, metric_reports
 from muster.experiments.inbox import Validated
 from muster.experiments.metric_intake import MetricIntake
+from muster.experiments.metric_reports import Report
 from muster.experiments.states import TrialId
 from muster.testing import trials
 from muster.testing.trials import Reporting, a_report
@@ -352,3 +357,69 @@ async def test_columns_are_the_same_as_rows(at: Reporting, trial: TrialId, monke
     for steps in range(60, 160, 2):
         await say(steps, run=2, a=1.0)
     assert await agrees()
+
+
+# Whatever happens
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_is_reported_what_is_known_agrees_with_the_rows(
+    at: Reporting, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs that go on from checkpoints or do not, reports that come again, late, in halves, and a server that is
+    restarted; all that is kept beside the rows must be what they come to."""
+    monkeypatch.setattr(metric_blocks, "BLOCK", 16)
+    monkeypatch.setattr(metric_blocks, "SPARE", 4)
+    chance = random.Random(seed)
+    experiment = await at.experiment()
+    found = [await at.trial(experiment) for _ in range(2)]
+    runs, steps = dict.fromkeys(found, 1), dict.fromkeys(found, 0)
+    intake, told = at.intake, list[Report]()
+    async with AsyncExitStack() as stack:
+        for _ in range(150):
+            trial = chance.choice(found)
+            deed = chance.random()
+            if deed < 0.03:
+                runs[trial] += 1
+                steps[trial] = chance.choice([0, steps[trial] // 2, steps[trial]])
+                await at.change_trial(trial, run=runs[trial])
+            elif deed < 0.06:
+                await at.checkpoint(trial, f"saved-{chance.random()}", steps[trial], run=runs[trial])
+            elif deed < 0.08:
+                intake = MetricIntake(at.database, at.ground.clock, at.woken)
+                await stack.enter_async_context(trials.running(intake))
+            elif deed < 0.2 and told:
+                with contextlib.suppress(errors.Conflict):  # of a run that is over, and was archived
+                    await intake.report_all(chance.sample(told, min(3, len(told))))
+            else:
+                steps[trial] += chance.choice([0, 1, 1, 2])
+                names = chance.sample(["loss", "a", "b"], chance.randint(1, 3))
+                values = {name: chance.choice([chance.uniform(-9, 9), "NaN", 3]) for name in names}
+                group = chance.choice(["training", "validation", "mine"])
+                told.append(a_report(trial, group, steps[trial], values, runs[trial]))
+                with contextlib.suppress(errors.Conflict):  # the same step was said otherwise
+                    await intake.report(told[-1])
+        for trial in found:
+            await agrees(at, trial)
+    best = [each.searcher_metric for trial in found if (each := await at.told(trial)).searcher_metric is not None]
+    assert (await at.told_experiment(experiment)).best_metric == min(best, default=None)
+
+
+async def agrees(at: Reporting, trial: TrialId) -> None:
+    rows = await in_force(at, trial)
+    assert len({(group, steps) for _, group, steps, _ in rows}) == len(rows)
+    told = await at.told(trial)
+    assert told.total_batches == max([0, *(steps for _, _, steps, _ in rows)])
+    losses = [metric_reports.number(metrics.get("loss")) for _, group, _, metrics in rows if group == "validation"]
+    numbers = [loss for loss in losses if loss is not None and not math.isnan(loss)]
+    assert told.searcher_metric == min(numbers, default=None)
+    for key, summary in told.summary_metrics.items():
+        group = metric_reports.group_of(key)
+        columns = await at.database.read(partial(metric_blocks.read, trial=trial, group=group, wanted=lambda _: True))
+        for name in ("loss", "a", "b"):
+            mine = [metrics[name] for _, of, _, metrics in rows if of == group and name in metrics]
+            assert summary.get(name, {"count": 0})["count"] == len(mine), (group, name)
+            assert len(columns.get(name, ())) == len(mine)
+            values = [value for each in mine if not math.isnan(value := metric_reports.number(each) or 0.0)]
+            if values:
+                assert (summary[name]["min"], summary[name]["max"]) == (min(values), max(values))

@@ -22,7 +22,11 @@ from muster.testing import trials
 from muster.testing.builders import a_pod
 from muster.testing.trials import Reporting
 
-FIGURES: dict[str, Figures] = {"cpu": {"cpu_util_simple": 50.0}, "gpu": {"GPU-1": {"gpu_util": 99.0}}, "odd": {"x": 1.0}}
+FIGURES: dict[str, Figures] = {
+    "cpu": {"cpu_util_simple": 50.0},
+    "gpu": {"GPU-1": {"gpu_util": 99.0}},
+    "odd": {"x": 1.0},
+}
 
 
 @dataclass

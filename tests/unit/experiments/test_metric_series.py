@@ -83,6 +83,8 @@ def test_metrics_beside_each_other_share_their_points() -> None:
 
 def test_bounds_of_an_axis_that_nobody_reported_leave_nothing() -> None:
     assert narrowed({"a": a_series([1.0])}, {"epoch": Bounds(above=0)}) == {}
+    of_machine = series.made_of([(None, 5.0, 2.0)])
+    assert set(narrowed({"a": a_series([1.0]), "cpu": of_machine}, {"batches": Bounds(above=3)})) == {"cpu"}
 
 
 # Summaries

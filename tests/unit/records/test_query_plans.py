@@ -8,12 +8,16 @@ import pytest
 from sqlalchemy import Connection, event, text
 
 from muster.api.meta import Instant
+from muster.experiments import metric_blocks, metric_reading, metric_records
+from muster.experiments.metric_reading import Cursor, WorkloadFilter
+from muster.experiments.states import ExperimentId, TrialId
 from muster.records import Database
+from muster.records.paging import WHOLE
 from muster.tasks import cluster_views, log_records, usage, webhook_records
 from muster.tasks.log_filters import EVERYTHING
 from muster.tasks.webhook_records import Besides
 
-LARGE = ("tasks", "allocations", "task_log_chunks", "webhook_deliveries")
+LARGE = ("tasks", "allocations", "task_log_chunks", "webhook_deliveries", "metrics", "metric_blocks")
 
 
 def _encode(_line: object) -> bytes:
@@ -34,6 +38,16 @@ def _encode(_line: object) -> bytes:
         lambda connection: webhook_records.due(connection, Instant(5.0), 5, Besides()),
         lambda connection: webhook_records.next_due(connection, Besides()),
         lambda connection: webhook_records.enqueue(connection, [], Instant(0.0)),
+        lambda connection: metric_records.find(connection, TrialId(1), "training", 5),
+        lambda connection: metric_records.newest(connection, TrialId(1), "training"),
+        lambda connection: metric_records.last_run(connection, TrialId(1), "training"),
+        lambda connection: metric_records.archive_after(connection, TrialId(1), "training", 2, 5),
+        lambda connection: metric_blocks.read(connection, TrialId(1), "training", lambda _: True),
+        lambda connection: metric_blocks.next_block(connection, TrialId(1), "training"),
+        lambda connection: metric_reading.page(connection, TrialId(1), "training", Cursor(), 10),
+        lambda connection: metric_reading.workloads(connection, TrialId(1), WorkloadFilter(), WHOLE),
+        lambda connection: metric_reading.snapshots(connection, ExperimentId(1), "validation", "loss", (0, 9)),
+        lambda connection: metric_reading.steps_of(connection, ExperimentId(1), "validation", "loss"),
     ],
 )
 async def test_no_large_table_is_read_from_end_to_end(tmp_path: Path, ask: Callable[[Connection], object]) -> None:
