@@ -60,6 +60,14 @@ def get(connection: Connection, trial: int, now: Instant) -> ListedTrial:
     return ListedTrial(found, detailed(connection, [found], now)[found.id])
 
 
+def by_id(connection: Connection, trials: Collection[TrialId], now: Instant) -> list[ListedTrial]:
+    """Those that are there."""
+    rows = connection.execute(trial_records.query().where(TRIALS.c.id.in_(list(trials))))
+    found = [trial_records.told(row) for row in rows]
+    details = detailed(connection, found, now)
+    return [ListedTrial(trial, details[trial.id]) for trial in found]
+
+
 def of_experiment(
     connection: Connection,
     experiment: ExperimentId,

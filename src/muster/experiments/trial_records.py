@@ -12,6 +12,7 @@ from muster.api.raw import Document
 from muster.experiments.states import ExperimentId, TrialId, TrialState
 from muster.records.tables_accounts import PROJECTS
 from muster.records.tables_experiments import EXPERIMENTS, TRIAL_TASKS, TRIALS
+from muster.records.tables_tasks import TASKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ def of_task(connection: Connection, task: str) -> TrialId | None:
 
 def tasks(connection: Connection, trial: TrialId) -> Sequence[str]:
     """All that it has had, the oldest first."""
-    chosen = select(TRIAL_TASKS.c.task_id).where(TRIAL_TASKS.c.trial_id == trial).order_by(TRIAL_TASKS.c.task_id)
+    mine = select(TRIAL_TASKS.c.task_id).where(TRIAL_TASKS.c.trial_id == trial)
+    chosen = mine.join(TASKS, TASKS.c.id == TRIAL_TASKS.c.task_id).order_by(TASKS.c.created, TASKS.c.id)
     return list(connection.scalars(chosen))
 
 
