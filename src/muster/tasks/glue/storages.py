@@ -159,23 +159,23 @@ class Files:
 
 
 class Remote:
-    """In a bucket. `files`: a file system of fsspec."""
+    """In a bucket. `files`: a file system of fsspec. `has_marks`: it takes names of objects that end with a slash, as
+    they are; Determined's library marks directories by empty objects with such names."""
 
-    def __init__(self, files: _FileSystem, root: str) -> None:
+    def __init__(self, files: _FileSystem, root: str, *, has_marks: bool = False) -> None:
         self._files = files
         self._root = root
+        self._has_marks = has_marks
 
     def put(self, name: str, source: str, told: Told | None = None) -> Sizes:
         found: Sizes = {}
         with _translated(self._root):
             for path in _walk(source):
-                if path.endswith("/"):
-                    continue  # buckets have no directories
-                with (
-                    open(os.path.join(source, path), "rb") as original,
-                    self._files.open(self._place(name, path), "wb") as copy,
-                ):
-                    found[path] = _copy(original, copy, path, told)
+                if not path.endswith("/"):
+                    found[path] = self._put_file(os.path.join(source, path), name, path, told)
+                elif self._has_marks:
+                    self._files.pipe_file(self._place(name, path) + "/", b"")
+                    found[path] = 0
         return found
 
     @contextlib.contextmanager
@@ -184,6 +184,31 @@ class Remote:
             yield file
 
     def list(self, name: str) -> Sizes:
+        return _without_marks(self._objects(name))
+
+    def delete(self, name: str, globs: Iterable[str] = ALL) -> Sizes:
+        found = self._objects(name)
+        shown = _without_marks(found)
+        gone = matching(shown, globs)
+        with _translated(self._root):
+            if shown and len(gone) == len(shown):
+                self._files.rm(self._place(name), recursive=True)  # with all marks of directories
+            elif gone:
+                self._remove(name, gone, _emptied(found, set(shown) - set(gone)))
+        return self.list(name)
+
+    def _put_file(self, source: str, name: str, path: str, told: Told | None) -> int:
+        with open(source, "rb") as original, self._files.open(self._place(name, path), "wb") as copy:
+            return _copy(original, copy, path, told)
+
+    def _remove(self, name: str, paths: Iterable[str], marks: Iterable[str]) -> None:
+        files = [path for path in paths if not path.endswith("/")]
+        if files:
+            self._files.rm([self._place(name, path) for path in files])
+        for path in marks if self._has_marks else ():
+            self._files.rm_file(self._place(name, path) + "/")
+
+    def _objects(self, name: str) -> Sizes:
         with _translated(self._root):
             self._files.invalidate_cache()
             start = self._place(name) + "/"
@@ -193,25 +218,25 @@ class Remote:
             place.lstrip("/")[len(bare) :]: int(cast(int, about["size"] or 0))
             for place, about in sorted(listed.items())
         }
-        # Determined's library marks directories by empty objects whose names end with a slash.
-        return {
-            path: size
-            for path, size in found.items()
-            if path and not (path.endswith("/") and any(other.startswith(path) for other in found if other != path))
-        }
-
-    def delete(self, name: str, globs: Iterable[str] = ALL) -> Sizes:
-        found = self.list(name)
-        gone = matching(found, globs)
-        with _translated(self._root):
-            if found and len(gone) == len(found):
-                self._files.rm(self._place(name), recursive=True)  # with all marks of directories
-            elif gone:
-                self._files.rm([self._place(name, path) for path in gone])
-        return self.list(name)
+        return {path: size for path, size in found.items() if path}
 
     def _place(self, name: str, path: str = "") -> str:
         return posixpath.join(self._root, _inside(name), _inside(path)).rstrip("/")
+
+
+def _without_marks(objects: Sizes) -> Sizes:
+    """Only directories that are empty are worth telling."""
+    return {
+        path: size
+        for path, size in objects.items()
+        if not (path.endswith("/") and any(other.startswith(path) for other in objects if other != path))
+    }
+
+
+def _emptied(objects: Iterable[str], left: Iterable[str]) -> Iterator[str]:
+    """Marks of directories in which nothing is left."""
+    kept = tuple(left)
+    return (path for path in objects if path.endswith("/") and not any(other.startswith(path) for other in kept))
 
 
 class _FileSystem(Protocol):
@@ -219,7 +244,9 @@ class _FileSystem(Protocol):
 
     def open(self, path: str, mode: str) -> contextlib.AbstractContextManager[IO[bytes]]: ...
     def find(self, path: str, *, withdirs: bool, detail: bool) -> dict[str, dict[str, object]]: ...
+    def pipe_file(self, path: str, value: bytes) -> None: ...
     def rm(self, path: str | list[str], recursive: bool = False) -> None: ...
+    def rm_file(self, path: str) -> None: ...
     def invalidate_cache(self) -> None: ...
 
 
@@ -235,7 +262,8 @@ def _remote(kind: str, config: Mapping[str, object]) -> Remote:
             f'checkpoints in {kind} need the package {package}: run "pip install muster[{kind}]", or install {package}'
         ) from error
     with _translated(root):
-        return Remote(fsspec.filesystem(protocol, **_options(kind, config)), root)
+        files = fsspec.filesystem(protocol, **_options(kind, config))
+    return Remote(files, root, has_marks=kind == "s3")
 
 
 def _options(kind: str, config: Mapping[str, object]) -> dict[str, object]:
