@@ -1,22 +1,24 @@
-"""Logs of a pod on another machine: from the agent's endpoint through the server to a reader."""
+"""Logs of a pod on another machine, from the agent's endpoint through the server to a reader; and what pods use."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from muster.agent import certificates, endpoint, tokens
 from muster.agent.certificates import Certificate
 from muster.agent.logs import LogOptions
 from muster.agent.registration import CERTIFICATE
+from muster.agent.sampling import Samples
 from muster.api import core, errors
 from muster.api.objects import Key
 from muster.runtime.clock import SystemClock
 from muster.server.listening import listening
 from muster.server.node_logs import RemoteNodeLogs
+from muster.server.node_samples import NodeSamples
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Bind, Create, Patch
 from muster.testing.asgi import AsgiClient
@@ -28,10 +30,13 @@ LOG = "/k8s/api/v1/namespaces/default/pods/p/log"
 
 
 class Agent:
-    """Keeps the log of one pod."""
+    """Keeps the log of one pod, and knows what another uses."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []
+
+    async def samples(self) -> Samples:
+        return {"u-1": {"cpu": {"pod_cpu_cores": 1.5}}}
 
     async def open_logs(
         self, namespace: str, name: str, uid: str, container: str, options: LogOptions
@@ -140,3 +145,28 @@ async def test_an_agent_that_is_away_is_named(store):
         assert 'the agent of node "far" does not answer' in reply.json["message"]
     with pytest.raises(errors.Unavailable):
         await anext(remote.open(await store.get(core.POD, Key("default", "p")), "main", LogOptions()))
+
+
+async def test_what_pods_use_comes_from_their_node_and_from_nobody_else(store, certificate, tmp_path):
+    application = endpoint.application(Agent(), token=FAR, clock=SystemClock())
+    async with listening(application, tls=certificate.context) as url, NodeSamples(store, NODE_TOKEN) as nodes:
+        port = int(url.rpartition(":")[2])
+        await say_where(store, port, certificate.fingerprint)
+        assert await nodes.of("far") == {"u-1": {"cpu": {"pod_cpu_cores": 1.5}}}
+        with pytest.raises(errors.NotFound):
+            await nodes.of("away")
+        await say_where(store, port, certificates.make("far", tmp_path, SystemClock().now()).fingerprint)
+        with pytest.raises(errors.Unavailable):
+            await nodes.of("far")
+
+
+@pytest.mark.parametrize("answer", [b"[1, 2]", b'{"u-1": {"cpu": 7}}', b"no JSON"])
+async def test_an_agent_that_tells_nonsense_is_not_believed(store, certificate, answer):
+    async def tell(_request):
+        return Response(answer)
+
+    application = Starlette(routes=[Route("/samples", tell)])
+    async with listening(application, tls=certificate.context) as url, NodeSamples(store, NODE_TOKEN) as nodes:
+        await say_where(store, int(url.rpartition(":")[2]), certificate.fingerprint)
+        with pytest.raises(errors.Unavailable, match="did not tell what its pods use"):
+            await nodes.of("far")

@@ -8,6 +8,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, insert, or_, select, update
 
 from muster.api.raw import Document
+from muster.experiments.checkpoint_records import CheckpointState
 from muster.experiments.metric_reports import VALIDATION, Report
 from muster.experiments.states import ExperimentId, TrialId
 from muster.records.tables_experiments import CHECKPOINTS, EXPERIMENTS, METRICS, TRIALS
@@ -177,7 +178,7 @@ def begun_at(connection: Connection, trial: TrialId, allocation: str) -> int:
     """The step from which this run goes on: that of the latest checkpoint which was there before it."""
     found = select(func.max(CHECKPOINTS.c.steps)).where(
         CHECKPOINTS.c.trial_id == trial,
-        CHECKPOINTS.c.state == "COMPLETED",
+        CHECKPOINTS.c.state == CheckpointState.COMPLETED,
         CHECKPOINTS.c.allocation_id != allocation,
     )
     return connection.scalar(found) or 0
