@@ -31,6 +31,9 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "scale": "Change how many pods a job has.",
         "stop": "Stop jobs of any kind and remove them.",
     },
+    "Search hyperparameters": {
+        "exp": "Run experiments and hyperparameter searches.",
+    },
     "See and shape the cluster": {
         "nodes": "Show nodes and how full they are.",
         "queues": "Show queues: who waits, and how much of their quota is used.",

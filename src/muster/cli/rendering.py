@@ -18,6 +18,7 @@ _STYLES = {
     "yellow": {
         *("Pending", "Unknown", "Waiting", "ContainerCreating", "Terminating", "Stopping"),
         *("Suspended", "Suspending", "Restarting", "Closing", "Closed"),
+        *("Paused", "Queued", "Pulling", "Starting", "Canceled", "Deleting"),
     },
     "red": {"Failed", "NotReady", "Error", "False", "OOMKilled", "DeadlineExceeded", "NodeLost", "Stopped"},
 }

@@ -1,12 +1,13 @@
 """Checkpoints from the server, as archives that are unpacked while they come."""
 
 import io
+import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from muster.api import errors
-from muster.sdk.determined import Determined
+from muster.sdk.determined import Determined, Told
 
 
 def checkpoint(server: Determined, uuid: str) -> Iterator[bytes]:
@@ -42,3 +43,14 @@ class _Chunks(io.RawIOBase):
         found = b"".join(parts)
         self._rest = found[size:] if size >= 0 else b""
         return found[:size] if size >= 0 else found
+
+
+def counted(chunks: Iterator[bytes], told: Told) -> Iterator[bytes]:
+    for chunk in chunks:
+        told(len(chunk))
+        yield chunk
+
+
+def discard(directory: Path) -> None:
+    """What has come of one that did not come whole."""
+    shutil.rmtree(directory, ignore_errors=True)
