@@ -7,7 +7,20 @@ from enum import StrEnum
 from typing import Final, NewType
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Function,
+    Row,
+    ScalarSelect,
+    Select,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from muster.accounts import names, workspaces
 from muster.accounts.audit import By, Deed, note
@@ -18,6 +31,7 @@ from muster.api.meta import Instant
 from muster.records import Database
 from muster.records.paging import WHOLE, Page, Window, select_page
 from muster.records.tables_accounts import PROJECT_VISITS, PROJECTS, USERS, WORKSPACES
+from muster.records.tables_experiments import EXPERIMENTS
 from muster.runtime.clock import Clock
 
 ProjectId = NewType("ProjectId", int)
@@ -46,6 +60,11 @@ class Project:
     state: State
     error_message: str
     notes: Sequence[Note]
+    experiments: int
+    active_experiments: int
+    runs: int
+    last_started: Instant | None
+    """When the newest of its experiments was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +81,7 @@ class ProjectOrder(StrEnum):
     NAME = "name"
     DESCRIPTION = "description"
     CREATED = "created"
+    LAST_STARTED = "last started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +125,8 @@ class Projects:
         window: Window = WHOLE,
     ) -> Page[Project]:
         def read(connection: Connection) -> Page[Project]:
-            column = PROJECTS.c[order.value]
-            first = func.lower(column) if order in (ProjectOrder.NAME, ProjectOrder.DESCRIPTION) else column
-            ordered = (first.desc(), PROJECTS.c.id.desc()) if descending else (first, PROJECTS.c.id)
+            first = _order(order)
+            ordered = (first.desc(), PROJECTS.c.id.desc()) if descending else (first.asc(), PROJECTS.c.id.asc())
             page = select_page(connection, _chosen(chosen).order_by(*ordered), window)
             return Page(tuple(map(_project, page.items)), page.start, page.total)
 
@@ -260,9 +279,30 @@ def _chosen(chosen: ProjectFilter) -> Select[tuple[object, ...]]:
     return query
 
 
+def _order(order: ProjectOrder) -> ColumnElement[object]:
+    if order is ProjectOrder.LAST_STARTED:
+        return func.coalesce(_of_experiments(func.max(EXPERIMENTS.c.created)), 0)
+    column = PROJECTS.c[order.value]
+    return func.lower(column) if order in (ProjectOrder.NAME, ProjectOrder.DESCRIPTION) else column
+
+
+def _of_experiments(figure: "Function[int] | Function[float]") -> ScalarSelect[object]:
+    """About all that a project has. An index has everything that is asked here."""
+    return select(figure).where(EXPERIMENTS.c.project_id == PROJECTS.c.id).scalar_subquery()
+
+
 def _query() -> Select[tuple[object, ...]]:
+    is_active = case((EXPERIMENTS.c.state == "ACTIVE", 1), else_=0)
     return (
-        select(PROJECTS, USERS.c.username, WORKSPACES.c.name.label("workspace_name"))
+        select(
+            PROJECTS,
+            USERS.c.username,
+            WORKSPACES.c.name.label("workspace_name"),
+            _of_experiments(func.count()).label("experiments"),
+            _of_experiments(func.coalesce(func.sum(is_active), 0)).label("active_experiments"),
+            _of_experiments(func.coalesce(func.sum(EXPERIMENTS.c.trial_count), 0)).label("runs"),
+            _of_experiments(func.max(EXPERIMENTS.c.created)).label("last_started"),
+        )
         .join(USERS, USERS.c.id == PROJECTS.c.user_id)
         .join(WORKSPACES, WORKSPACES.c.id == PROJECTS.c.workspace_id)
     )
@@ -283,6 +323,10 @@ def _project(row: Row[tuple[object, ...]]) -> Project:
         state=State(row.state),
         error_message=row.error_message,
         notes=msgspec.convert(row.notes, list[Note]),
+        experiments=row.experiments,
+        active_experiments=row.active_experiments,
+        runs=row.runs,
+        last_started=row.last_started,
     )
 
 

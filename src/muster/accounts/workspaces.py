@@ -20,6 +20,7 @@ from muster.api.raw import JSON, Document
 from muster.records import Database
 from muster.records.paging import WHOLE, Page, Window, select_page
 from muster.records.tables_accounts import PROJECTS, USERS, WORKSPACE_NAMESPACES, WORKSPACE_PINS, WORKSPACES
+from muster.records.tables_experiments import EXPERIMENTS
 from muster.runtime.clock import Clock
 
 HIDDEN: Final = "********"
@@ -51,6 +52,7 @@ class Workspace:
     default_compute_pool: str
     default_aux_pool: str
     projects: int
+    experiments: int
     pinned: Instant | None
     """By whoever asks."""
     made_namespace: str
@@ -228,6 +230,13 @@ def _chosen(viewer: UserId, chosen: WorkspaceFilter) -> Select[tuple[object, ...
 
 def _query(viewer: int) -> Select[tuple[object, ...]]:
     projects = select(func.count()).where(PROJECTS.c.workspace_id == WORKSPACES.c.id).scalar_subquery()
+    experiments = (
+        select(func.count())
+        .select_from(EXPERIMENTS)
+        .join(PROJECTS, PROJECTS.c.id == EXPERIMENTS.c.project_id)
+        .where(PROJECTS.c.workspace_id == WORKSPACES.c.id)
+        .scalar_subquery()
+    )
     made = (
         select(func.min(WORKSPACE_NAMESPACES.c.namespace))
         .where(WORKSPACE_NAMESPACES.c.workspace_id == WORKSPACES.c.id, WORKSPACE_NAMESPACES.c.is_made_by_us.is_(True))
@@ -236,7 +245,8 @@ def _query(viewer: int) -> Select[tuple[object, ...]]:
     pins = (WORKSPACE_PINS.c.workspace_id == WORKSPACES.c.id) & (WORKSPACE_PINS.c.user_id == viewer)
     return (
         select(
-            WORKSPACES, USERS.c.username, WORKSPACE_PINS.c.pinned, projects.label("projects"), made.label("made")
+            WORKSPACES, USERS.c.username, WORKSPACE_PINS.c.pinned, projects.label("projects"),
+            experiments.label("experiments"), made.label("made"),
         )
         .join(USERS, USERS.c.id == WORKSPACES.c.user_id)
         .outerjoin(WORKSPACE_PINS, pins)
@@ -258,6 +268,7 @@ def _workspace(row: Row[tuple[object, ...]]) -> Workspace:
         default_compute_pool=row.default_compute_pool,
         default_aux_pool=row.default_aux_pool,
         projects=row.projects,
+        experiments=row.experiments,
         pinned=row.pinned,
         made_namespace=row.made or "",
     )

@@ -144,7 +144,7 @@ def told(workspace: books.Workspace) -> Workspace:
         num_projects=workspace.projects,
         pinned=workspace.pinned is not None,
         user_id=workspace.user,
-        num_experiments=0,  # there are no experiments yet
+        num_experiments=workspace.experiments,
         state=told_state(workspace.state),
         error_message=workspace.error_message,
         agent_user_group=users.told_agent(workspace.agent),
