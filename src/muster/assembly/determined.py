@@ -22,11 +22,11 @@ from muster.accounts.removing import Occupant
 from muster.accounts.services import AccountServices
 from muster.api import errors
 from muster.api.kueue import CLUSTER_QUEUE, ClusterQueue
-from muster.assembly import overseeing
+from muster.assembly import experimenting, overseeing
 from muster.assembly.addresses import Place
 from muster.assembly.configured import ServeSettings
 from muster.assembly.controlling import Component
-from muster.assembly.experimenting import Experimenting, experimenting
+from muster.assembly.experimenting import Experimenting
 from muster.assembly.interactive import InteractiveTasks, Setting, interactive_tasks
 from muster.assembly.overseeing import Oversight, Scene
 from muster.assembly.private_files import token
@@ -108,6 +108,7 @@ async def determined(settings: ServeSettings, around: Surroundings) -> AsyncIter
             pages=(
                 *areas.sso,
                 *overseeing.pages(areas.overseen, caller, accounts),
+                *experimenting.pages(areas.experimenting, caller, accounts),
                 ApiPages(lambda: openapi.document(routes, VERSION)),
             ),
             accounts=accounts,
@@ -184,7 +185,7 @@ async def _areas(
     interactive = await interactive_tasks(platform, setting, tasks, accounts, tokens)
     base.occupants.append(interactive.tasks)
     overseen = await stack.enter_async_context(_oversight(settings, around, auxiliary, tasks, accounts))
-    experiments = experimenting(platform, setting, tasks, interactive, accounts, overseen.webhooks)
+    experiments = experimenting.experimenting(platform, setting, tasks, interactive, accounts, overseen.webhooks)
     # First: its trials are tasks as well, and would be run again.
     base.occupants.insert(0, experiments.core.remover)
     return _Areas(facts, tokens, await _sso(settings, around, base, stack), tasks, interactive, overseen, experiments)

@@ -5,23 +5,32 @@ from dataclasses import dataclass
 
 from muster.accounts.services import AccountServices
 from muster.api.raw import JSON
+from muster.assembly import experiment_routes
 from muster.assembly.controlling import Component
 from muster.assembly.interactive import InteractiveTasks, Setting
 from muster.assembly.tasking import TaskServices
 from muster.experiments import changing, creating, starting
 from muster.experiments.budgets import Budgets
 from muster.experiments.changing import Changer
+from muster.experiments.checkpoints import Checkpoints
 from muster.experiments.creating import Creator
 from muster.experiments.deleting import Belonging, ExperimentRemover
 from muster.experiments.launching import LaunchServices, TrialLauncher
 from muster.experiments.log_labels import Labels
 from muster.experiments.metric_intake import MetricIntake
+from muster.experiments.models import Models
 from muster.experiments.places import Places
 from muster.experiments.registry import Conductors
+from muster.experiments.removals import Removals
 from muster.experiments.running import ExperimentService, Parts
 from muster.experiments.telling import Herald
+from muster.experiments.tidying import Tidier
 from muster.experiments.unmanaged import Unmanaged
-from muster.server.determined import metric_series, metric_views, metrics, profiling, trial_reports, workloads
+from muster.server.app import Pages
+from muster.server.determined import checkpoints as checkpoint_routes
+from muster.server.determined import metric_series, metric_views, metrics, models, profiling, trial_reports, workloads
+from muster.server.determined.checkpoint_pages import CheckpointPages
+from muster.server.determined.router import Authenticate
 from muster.server.determined.routing import Route
 from muster.settings.sections import PlatformSettings
 from muster.tasks.task_config import TaskType
@@ -34,6 +43,7 @@ class Core:
     `belongings`: what experiments keep elsewhere than in the records, to be added to before anything runs."""
 
     service: ExperimentService
+    conductors: Conductors
     remover: ExperimentRemover
     unmanaged: Unmanaged
     belongings: list[Belonging]
@@ -46,6 +56,8 @@ class Experimenting:
 
     core: Core
     intake: MetricIntake
+    checkpoints: Checkpoints
+    places: Places
     routes: Sequence[Route]
     components: Mapping[str, Component]
 
@@ -62,10 +74,19 @@ def experimenting(
     database, clock = tasks.database, around.clock
     core = _core(settings, around, tasks, interactive, accounts, hooks)
     intake, places = MetricIntake(database, clock, core.service), Places(database, accounts.authorizer)
+    checkpoints = _checkpoints(around, tasks, interactive, accounts)
+    tidier = Tidier(database, clock, checkpoints)
+    core.conductors.on_change(tidier.changed)
+    core.belongings.append(checkpoints)
     return Experimenting(
         core=core,
         intake=intake,
+        checkpoints=checkpoints,
+        places=places,
         routes=(
+            *experiment_routes.routes(core.service, core.conductors, places, tasks, interactive, accounts),
+            *checkpoint_routes.routes(checkpoints, places, accounts.authorizer),
+            *models.routes(Models(database, clock), accounts.workspaces, accounts.authorizer),
             *trial_reports.routes(core.service, database, places),
             *metrics.routes(intake, database, places, clock),
             *workloads.routes(database, places),
@@ -73,7 +94,11 @@ def experimenting(
             *metric_views.routes(database, places, clock),
             *profiling.routes(intake, database, places, clock),
         ),
-        components={**core.components, "reports of trials": intake.run},
+        components={
+            **core.components,
+            "reports of trials": intake.run,
+            "checkpoints that need not be kept": tidier.run,
+        },
     )
 
 
@@ -105,6 +130,7 @@ def _core(
     remover = ExperimentRemover(database, clock, conductors, interactive.contexts, tasks.retention, belongings)
     unmanaged = Unmanaged(database, clock, herald)
     return Core(
+        conductors=conductors,
         service=ExperimentService(Parts(database, conductors, creator, changer, remover, unmanaged)),
         remover=remover,
         unmanaged=unmanaged,
@@ -117,6 +143,21 @@ def _core(
             "experiments elsewhere": unmanaged.run,
         },
     )
+
+
+def _checkpoints(
+    around: Setting, tasks: TaskServices, interactive: InteractiveTasks, accounts: AccountServices
+) -> Checkpoints:
+    database, clock = tasks.database, around.clock
+    needs = LaunchServices(database, around.store, accounts, tasks.engine)
+    removals = Removals(needs, tasks.allocations, tasks.logs, clock, interactive.settings, interactive.cluster)
+    removals.attach()
+    return Checkpoints(database, clock, removals, around.cluster_id)
+
+
+def pages(found: Experimenting, authenticate: Authenticate, accounts: AccountServices) -> Sequence[Pages]:
+    """Beside the API."""
+    return (CheckpointPages(found.checkpoints, found.places, authenticate, accounts.authorizer),)
 
 
 def _storage(settings: PlatformSettings, around: Setting) -> Mapping[str, JSON]:

@@ -221,4 +221,6 @@ def _patched(before: Experiment, wanted: ExperimentPatch, resources: Document) -
     }
     if wanted.notes is not None:
         values["notes"] = wanted.notes
+    if _saved(wanted):
+        values["is_untidy"] = True
     return {**values, **resources, "config": config}

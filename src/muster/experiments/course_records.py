@@ -181,7 +181,7 @@ def _change_experiment(connection: Connection, course: Course, change: Change, n
     if outcome.note:
         values["notes"] = func.ltrim(EXPERIMENTS.c.notes + f"\n{outcome.note}", "\n")
     if change.state in ENDED:
-        values["ended"] = change.at
+        values |= {"ended": change.at, "is_untidy": True}
     connection.execute(update(EXPERIMENTS).where(EXPERIMENTS.c.id == course.experiment).values(values))
 
 

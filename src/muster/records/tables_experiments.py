@@ -69,6 +69,7 @@ EXPERIMENTS: Final = Table(
     Column("forked_from", Integer),
     Column("external_id", String(_NAME), unique=True),
     _flag("is_unmanaged"),  # runs elsewhere, and only reports
+    _flag("is_untidy"),  # may have checkpoints that its policy does not keep
     _flag("is_archived"),
     Column("progress", Double, nullable=False, default=0.0),
     _name("searcher_type"),
@@ -100,6 +101,7 @@ EXPERIMENTS: Final = Table(
     ),
     Index("ix_experiments_user_id", "user_id"),
     Index("ix_experiments_state", "state"),
+    Index("ix_experiments_is_untidy", "is_untidy"),
     Index("ix_experiments_created", "created"),
     Index("ix_experiments_name", "name"),
     Index("ix_experiments_job_id", "job_id"),

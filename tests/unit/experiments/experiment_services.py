@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -27,6 +28,7 @@ from muster.runtime.clock import SystemClock
 from muster.settings.sections import PlatformSettings
 from muster.store.embedded import EmbeddedStore
 from muster.tasks.allocating import AllocationService
+from muster.tasks.allocation_states import State
 from muster.tasks.harness import Harness
 from muster.tasks.log_retention import Retention
 from muster.tasks.logs import TaskLogs
@@ -140,5 +142,12 @@ async def alive(folder: Path, ground: Ground, store: EmbeddedStore, machine: Pre
         made = await interactive_tasks(settings, setting, tasks, ground.services, tokens)
         hooks = Webhooks(database, clock, Silence(), uuid4)
         experiments = experimenting(settings, setting, tasks, made, ground.services, hooks)
+        service.on_change(partial(_removed, engine))
         async with running(service.run, *experiments.components.values()):
             yield Life(folder, ground, store, engine, service, logs, made, experiments, hooks)
+
+
+def _removed(engine: PretendEngine, task: str, state: State) -> None:
+    """There is nothing to remove: tasks for that end as soon as they run. Those of trials have a dot in their names."""
+    if "." not in task and state.chief_address and not state.is_over:
+        asyncio.get_running_loop().call_soon(engine.finish, ResourceId(f"{state.id}-0"), DONE)

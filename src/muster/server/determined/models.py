@@ -145,7 +145,8 @@ class MoveModel(ModelNamed, frozen=True):
     destination_workspace_id: Id = 0
 
 
-class GetVersions(ModelNamed, Paged, frozen=True):
+class GetVersions(Paged, frozen=True):
+    model_name: str = ""
     sort_by: SortVersionsBy = SortVersionsBy.UNSPECIFIED
     order_by: OrderBy = OrderBy.UNSPECIFIED
 
@@ -177,7 +178,7 @@ class PatchVersion(VersionNamed, frozen=True):
     metadata: Mapping[str, JSON] | None = None
 
 
-N = TypeVar("N", bound=ModelNamed)
+N = TypeVar("N", bound=ModelNamed | GetVersions)
 
 
 class _Models:
@@ -188,7 +189,7 @@ class _Models:
 
     # Where
 
-    async def place(self, call: Call, asked: ModelNamed) -> WorkspaceId:
+    async def place(self, call: Call, asked: ModelNamed | GetVersions) -> WorkspaceId:
         found = await self._models.get(asked.model_name)
         if not await self._authorizer.allows(call.caller, Permission.VIEW_MODELS, found.workspace):
             raise Hidden(records.not_found(asked.model_name).message)

@@ -69,6 +69,7 @@ def upgrade() -> None:
         sa.Column("forked_from", sa.Integer(), nullable=True),
         sa.Column("external_id", sa.String(length=254), nullable=True),
         sa.Column("is_unmanaged", sa.Boolean(), nullable=False),
+        sa.Column("is_untidy", sa.Boolean(), nullable=False),
         sa.Column("is_archived", sa.Boolean(), nullable=False),
         sa.Column("progress", sa.Double(), nullable=False),
         sa.Column("searcher_type", sa.String(length=254), nullable=False),
@@ -110,6 +111,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_experiments_name", "experiments", ["name"], unique=False)
     op.create_index("ix_experiments_state", "experiments", ["state"], unique=False)
+    op.create_index("ix_experiments_is_untidy", "experiments", ["is_untidy"], unique=False)
     op.create_index("ix_experiments_user_id", "experiments", ["user_id"], unique=False)
     op.create_table(
         "experiment_events",
