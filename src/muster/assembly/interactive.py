@@ -10,6 +10,7 @@ from muster.assembly.controlling import Component
 from muster.assembly.tasking import TaskServices
 from muster.engines.protocol import AllocationId
 from muster.experiments import experiment_records
+from muster.experiments.event_files import RecordedEvents
 from muster.runtime.clock import Clock
 from muster.server.determined import commands, generic, notebooks, shells, tensorboards
 from muster.server.determined import tasks as task_routes
@@ -24,7 +25,7 @@ from muster.tasks.config_sections import Allowed
 from muster.tasks.contexts import Contexts
 from muster.tasks.idle import IdleWatch
 from muster.tasks.proxy_tokens import ProxyTokens
-from muster.tasks.submitting import NoExperiments, Services, Submitter, TaskSettings
+from muster.tasks.submitting import Services, Submitter, TaskSettings
 from muster.tasks.task_config import TaskType
 from muster.tasks.task_pods import Cluster
 
@@ -81,7 +82,7 @@ async def interactive_tasks(
         contexts=contexts,
         tokens=tokens,
         idle=idle,
-        events=NoExperiments(),
+        events=RecordedEvents(services.database, accounts.authorizer, around.cluster_id),
     )
     cluster = Cluster(
         id=around.cluster_id,

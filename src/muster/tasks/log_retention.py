@@ -33,7 +33,7 @@ class Retention:
     ) -> None:
         self._database = database
         self._clock = clock
-        self._days = checked("days", days)
+        self.days = checked("days", days)
         self._on_removed = on_removed
 
     async def keep(self, tasks: Sequence[str], days: int | None) -> None:
@@ -53,7 +53,7 @@ class Retention:
         """How many lines are gone."""
         now, removed = self._clock.now(), 0
         while expired := await self._database.read(
-            lambda connection: _expired(connection, self._days, now), is_long=True
+            lambda connection: _expired(connection, self.days, now), is_long=True
         ):
             for task in expired:
                 removed += await self.remove(task)

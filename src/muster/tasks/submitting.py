@@ -54,14 +54,6 @@ class EventSource(Protocol):
         ...
 
 
-class NoExperiments:
-    """For a platform that has none."""
-
-    async def find(self, _by: By, experiments: Sequence[int], trials: Sequence[int]) -> EventFiles:
-        what = f"experiment {experiments[0]}" if experiments else f"trial {trials[0]}"
-        raise errors.NotFound(f"{what} not found")
-
-
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
     """`idle_seconds`: by kind, where a configuration says nothing. `agent_user`: under whom tasks run."""
