@@ -47,7 +47,6 @@ class Conductors:
         )
 
     async def run(self) -> None:
-        self._found.clear()
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 for experiment in await self._services.database.read(
@@ -61,6 +60,7 @@ class Conductors:
             self._restored.clear()
             for conductor in self._found.values():
                 conductor.close()
+            self._found.clear()
 
     def spawn(self, act: Coroutine[None, None, None], name: str) -> None:
         if self._tasks is None:

@@ -50,6 +50,7 @@ hyperparameters: {lr: 0.1}
 max_restarts: 0
 """
 DONE = Exit(0)
+PATIENCE = 30.0
 
 
 class Silence:
@@ -94,14 +95,14 @@ class Life:
         return await self.database.read(lambda connection: trial_records.of_experiment(connection, id))
 
     async def until(self, id: ExperimentId, *states: ExperimentState) -> Experiment:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while (found := await self.get(id)).state not in states:
                 await asyncio.sleep(0.005)
         return found
 
     async def until_runs(self, id: ExperimentId) -> Trial:
         """Its first trial."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 for trial in await self.trials(id):
                     state = self.allocations.state(AllocationId(f"{trial.task}.{trial.run}"))

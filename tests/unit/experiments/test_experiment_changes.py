@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, insert, select, update
-from tests.unit.experiments.experiment_services import CONFIG, Life, a_platform
+from tests.unit.experiments.experiment_services import CONFIG, PATIENCE, Life, a_platform
 
 from muster.accounts.projects import ProjectPatch
 from muster.accounts.workspaces import WorkspacePatch
@@ -25,6 +25,7 @@ from muster.tasks.log_lines import Line, Origin, Piece
 from muster.tasks.webhook_rules import Format, Mode, NewTrigger, NewWebhook, TriggerType
 from muster.testing.accounts import ADMIN
 
+pytestmark = pytest.mark.postgres
 E, T = ExperimentState, TrialState
 BAD = Exit(1, Failure.RESOURCES_FAILED, "it broke")
 
@@ -98,7 +99,7 @@ async def test_a_move_takes_its_tasks_along_and_its_later_trials(life: Life) -> 
     moved = await life.get(made.id)
     assert (moved.project, moved.workspace_name, moved.config["workspace"]) == (project, "lab", "lab")
     life.finish(first)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while len(trials := await life.trials(made.id)) < 2:
             await asyncio.sleep(0.005)
     tasks = [await life.interactive.tasks.get(trial.task) for trial in trials]
@@ -132,7 +133,7 @@ async def test_a_deleted_experiment_leaves_only_what_it_has_used(life: Life) -> 
     metric = {"trial_id": trial.id, "run": 1, "group": "training", "steps": 1, "at": 0.0, "metrics": "{}"}
     await life.database.write(lambda c: c.execute(insert(METRICS).values(metric)))
     await life.service.delete(ADMIN, made.id)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while await count(life, EXPERIMENTS):
             await asyncio.sleep(0.005)
     assert [await count(life, table) for table in (TRIALS, METRICS)] == [0, 0]
@@ -158,7 +159,7 @@ async def test_what_cannot_be_removed_is_told_and_can_be_tried_again(life: Life)
     assert "the storage is away" in failed.error
     stubborn.is_stubborn = False
     await life.service.delete(ADMIN, made.id)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while await count(life, EXPERIMENTS):
             await asyncio.sleep(0.005)
 
@@ -170,7 +171,7 @@ async def test_a_workspace_that_is_deleted_takes_its_experiments_along(life: Lif
     elsewhere = await life.create(project=project, is_unmanaged=True)
     workspace = elsewhere.workspace
     assert await life.experimenting.core.remover.is_in(workspace, None)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await life.experimenting.core.remover.vacate(workspace, None)
     assert await count(life, EXPERIMENTS) == 0
     assert not life.engine.machine.entries
@@ -258,7 +259,7 @@ async def test_a_line_of_its_log_labels_a_trial(life: Life) -> None:
     await life.logs.append(
         trial.task, [Piece(Origin(f"{trial.task}.1"), [Line(1, "RuntimeError: CUDA out of memory.")])]
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not (await life.trials(made.id))[0].log_signal:
             await asyncio.sleep(0.005)
     assert (await life.trials(made.id))[0].log_signal == "CUDA OOM"

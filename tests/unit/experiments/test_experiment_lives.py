@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
-from tests.unit.experiments.experiment_services import CONFIG, Life, a_platform
+from tests.unit.experiments.experiment_services import CONFIG, PATIENCE, Life, a_platform
 
 from muster.accounts.callers import WorkspaceId
 from muster.api import errors
@@ -18,6 +18,7 @@ from muster.records.tables_experiments import EXPERIMENTS
 from muster.tasks.contexts import File
 from muster.testing.accounts import ADMIN
 
+pytestmark = pytest.mark.postgres
 E, T = ExperimentState, TrialState
 BAD = Exit(1, Failure.RESOURCES_FAILED, "it broke")
 CODE = [File("train.py", content=base64.b64encode(b"print(1)").decode())]
@@ -66,7 +67,7 @@ async def test_a_paused_experiment_stops_its_trial_and_goes_on_in_another_run(li
     trial = await life.until_runs(made.id)
     await life.service.pause(ADMIN, made.id)
     await life.service.pause(ADMIN, made.id)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while life.allocations.state(AllocationId(f"{trial.task}.1")) is not None:
             await asyncio.sleep(0.01)
     assert [found.state for found in await life.trials(made.id)] == [T.PAUSED]
@@ -85,7 +86,7 @@ async def test_a_paused_experiment_stops_its_trial_and_goes_on_in_another_run(li
 
 async def test_one_that_is_made_paused_runs_only_when_it_is_activated(life: Life) -> None:
     made = await life.create(is_active=False)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not (trials := await life.trials(made.id)):
             await asyncio.sleep(0.005)
     assert (made.state, trials[0].state, trials[0].run) == (E.PAUSED, T.PAUSED, 0)
@@ -145,7 +146,7 @@ async def test_a_search_that_was_canceled_goes_on_with_what_is_missing(life: Lif
     config = CONFIG.replace("name: single", "name: random, max_trials: 2, max_concurrent_trials: 1")
     made = await life.create(config)
     life.finish(await life.until_runs(made.id))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while len(await life.trials(made.id)) < 2:
             await asyncio.sleep(0.005)
     await life.until_runs(made.id)
@@ -176,7 +177,7 @@ async def test_trials_wait_for_room_in_their_workspace_and_can_be_ended_while_th
     assert len(life.engine.machine.entries) == 2
     first = (await life.trials(made.id))[0]
     life.finish(first)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while f"{(await life.trials(made.id))[2].task}.1" not in life.engine.machine.entries:
             await asyncio.sleep(0.005)
     other = await life.create()
