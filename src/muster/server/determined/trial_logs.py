@@ -108,7 +108,8 @@ class _TrialLogs:
             async with closing(lines):
                 async for sent in lines:
                     yield sent
-                    left -= sent.count(b"\n")
+                    if asked.limit:
+                        left -= sent.count(b"\n")
             if asked.limit and left <= 0:
                 return
 
