@@ -39,6 +39,7 @@ spec:
           - |
             until getent hosts mpi-mpiworker-1.mpi; do sleep 0.05; done
             for host in $(cat /etc/volcano/mpiworker.host); do getent hosts $host > /dev/null && echo listed; done
+            grep -qx mpi-mpiworker-0.mpi /etc/volcano/mpiworker.host && echo by name
             for index in 0 1; do getent hosts mpi-mpiworker-$index > /dev/null && echo made up; done
             getent hosts $HOSTNAME > /dev/null && getent hosts localhost > /dev/null && echo self
             test -s /root/.ssh/id_rsa && test -s /root/.ssh/authorized_keys && echo keys
@@ -153,7 +154,7 @@ spec:
 def test_the_usual_mpi_job_runs_as_it_was_written(up: Platform) -> None:
     apply(up, MPI)
     said = ended(up, "mpi-mpimaster-0").splitlines()
-    assert said[1:] == ["listed", "listed", "made up", "made up", "self", "keys", "/home"]
+    assert said[1:] == ["listed", "listed", "by name", "made up", "made up", "self", "keys", "/home"]
     assert not Path("/etc/volcano").exists()
     until(lambda: phase(up, "jobs.batch.volcano.sh", "mpi") == "Completed")
 

@@ -2,11 +2,11 @@
 
 In a container `j-worker-1.j` resolves through a headless Service, and so does `j-master-0` in a PyTorchJob. Where the
 node may mount, a pod has an /etc/hosts of its own with them (see `agent.hosts`); elsewhere it has the machine's, which
-is not ours to change. So the names of a pod's peers are replaced by addresses as well: in the container's environment,
-command line, ConfigMaps and Secrets. Peers are the pods of its `subdomain` that begin with it, as Volcano's do, and the
-members of its PyTorchJob. The file `MUSTER_HOSTS_FILE` has them all, in the format of /etc/hosts. Where a peer listens
-on another port than it was told (`agent.ports`), the port after its name is replaced as well, and `X_PORT` where
-`X_ADDR` names it.
+is not ours to change: so there the names of a pod's peers are replaced by addresses in ConfigMaps and Secrets; in the
+container's environment and command line they always are, which is what some launchers want to compare. Peers are the
+pods of its `subdomain` that begin with it, as Volcano's do, and the members of its PyTorchJob. The file
+`MUSTER_HOSTS_FILE` has them all, in the format of /etc/hosts. Where a peer listens on another port than it was told
+(`agent.ports`), the port after its name is replaced as well, and `X_PORT` where `X_ADDR` names it.
 """
 
 import re
@@ -79,8 +79,9 @@ class Peers:
     naming: Naming
     places: Mapping[str, Place] = field(default_factory=dict)
 
-    def in_text(self, text: str) -> str:
-        return self.naming.pattern.sub(self._replaced, text)
+    def in_text(self, text: str, *, keeps_names: bool = False) -> str:
+        """`keeps_names`: they resolve where it is read, and only ports may be others."""
+        return self.naming.pattern.sub(self._renumbered if keeps_names else self._replaced, text)
 
     def in_variables(self, variables: Mapping[str, str]) -> dict[str, str]:
         found = {name: self.in_text(value) for name, value in variables.items()}
@@ -95,8 +96,10 @@ class Peers:
                 found[port] = str(place.ports[int(variables[port])])
         return found
 
-    def in_sources(self, sources: Sources) -> Sources:
-        return Sources(*({name: self._in_data(data) for name, data in kind.items()} for kind in _kinds(sources)))
+    def in_sources(self, sources: Sources, *, keeps_names: bool = False) -> Sources:
+        return Sources(
+            *({name: self._in_data(data, keeps_names) for name, data in kind.items()} for kind in _kinds(sources))
+        )
 
     def hosts_file(self) -> str:
         lines = []
@@ -105,8 +108,18 @@ class Peers:
             lines.append(f"{place.address}\t{full}{host}\n")
         return "".join(lines)
 
-    def _in_data(self, data: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        return {key: self.in_text(_text(value)).encode() if _text(value) else value for key, value in data.items()}
+    def _in_data(self, data: Mapping[str, bytes], keeps_names: bool) -> Mapping[str, bytes]:
+        return {
+            key: self.in_text(_text(value), keeps_names=keeps_names).encode() if _text(value) else value
+            for key, value in data.items()
+        }
+
+    def _renumbered(self, found: re.Match[str]) -> str:
+        host, rest, separator, port = found.groups()
+        place = self.places.get(host)
+        if place is None or not port:
+            return found[0]
+        return f"{host}{rest or ''}{separator}{place.ports.get(int(port), port)}"
 
     def _replaced(self, found: re.Match[str]) -> str:
         host, rest, separator, port = found.groups()

@@ -178,7 +178,9 @@ class Preparation:
     async def _materialise(self, pod: core.Pod, sources: Sources, said: Peers | None) -> dict[str, Path]:
         if self._claims is None:
             self._claims = await self._supplies.find_claims(pod)
-        shown = said.in_sources(sources) if said is not None else sources
+        shown = sources
+        if said is not None:
+            shown = said.in_sources(sources, keeps_names=await self._supplies.can_mount())
         facts = Facts(pod, self._supplies.host_ip, self._supplies.allocatable)
         return volumes.materialise(self._home / "volumes", facts, shown, self._shown, self._claims)
 

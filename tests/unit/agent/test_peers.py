@@ -63,6 +63,12 @@ def test_files_are_changed_and_bytes_are_not():
     assert KNOWN.hosts_file() == "10.0.0.1\tddp-master-0.ddp ddp-master-0\n10.0.0.2\tddp-worker-0.ddp ddp-worker-0\n"
 
 
+def test_where_names_resolve_files_keep_them_and_only_ports_change():
+    text = b"ddp-worker-0.ddp\nddp-master-0.ddp:23456 ddp-master-0.ddp:1\n"
+    found = KNOWN.in_sources(Sources({"m": {"hosts": text}}, {}), keeps_names=True)
+    assert found.config_maps == {"m": {"hosts": b"ddp-worker-0.ddp\nddp-master-0.ddp:15001 ddp-master-0.ddp:1\n"}}
+
+
 def test_a_pod_without_a_subdomain_has_no_peers():
     assert peers.naming_of(a_pod(None)) is None
 
