@@ -107,7 +107,7 @@ class Preparation:
         return Launch(
             attempt=wanted.attempt,
             name=f"{found.uid}-{container.name}",
-            argv=[said.in_text(word) for word in argv] if said is not None else argv,
+            argv=[said.in_text(word, keeps_names=can_mount) for word in argv] if said is not None else argv,
             env=env,
             cwd=work / container.working_dir if container.working_dir else work,
             limits=limits_of(container),
