@@ -28,7 +28,16 @@ from muster.experiments.tidying import Tidier
 from muster.experiments.unmanaged import Unmanaged
 from muster.server.app import Pages
 from muster.server.determined import checkpoints as checkpoint_routes
-from muster.server.determined import metric_series, metric_views, metrics, models, profiling, trial_reports, workloads
+from muster.server.determined import (
+    metric_series,
+    metric_views,
+    metrics,
+    models,
+    profiling,
+    source_metrics,
+    trial_reports,
+    workloads,
+)
 from muster.server.determined.checkpoint_pages import CheckpointPages
 from muster.server.determined.router import Authenticate
 from muster.server.determined.routing import Route
@@ -89,6 +98,7 @@ def experimenting(
             *models.routes(Models(database, clock), accounts.workspaces, accounts.authorizer),
             *trial_reports.routes(core.service, database, places),
             *metrics.routes(intake, database, places, clock),
+            *source_metrics.routes(database, accounts.authorizer),
             *workloads.routes(database, places),
             *metric_series.routes(database, places),
             *metric_views.routes(database, places, clock),

@@ -60,6 +60,15 @@ def page(connection: Connection, trial: TrialId, group: str, after: Cursor, most
     return found
 
 
+def of_trial(connection: Connection, trial: TrialId, group: str, most: int) -> Sequence[Reported]:
+    """By group and steps. `group`: empty for all of them."""
+    chosen = _reported().where(METRICS.c.trial_id == trial, ~METRICS.c.is_archived)
+    if group:
+        chosen = chosen.where(METRICS.c.group == group)
+    ordered = chosen.order_by(METRICS.c.group, METRICS.c.steps, METRICS.c.id).limit(most)
+    return [_told(row) for row in connection.execute(ordered)]
+
+
 def cursor_after(reported: Reported) -> Cursor:
     return Cursor(reported.steps, reported.id)
 
