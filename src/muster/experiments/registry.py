@@ -66,7 +66,8 @@ class Conductors:
         if self._tasks is None:
             act.close()
             raise errors.Unavailable("the service of experiments does not run")
-        self._tasks.create_task(_guarded(act, name), name=f"experiments: {name}")
+        task = self._tasks.create_task(_guarded(act, name), name=f"experiments: {name}")
+        task.add_done_callback(lambda _: act.close())  # one that is cancelled before it begins never looks at it
 
     def on_change(self, handler: Callable[[Course], None]) -> None:
         """Told of each change of an experiment's course, once it is durable. It must not raise and not block."""
