@@ -76,12 +76,15 @@ def _reported(server: Determined, experiment: Experiment, trial: int, options: M
 @click.command("best")
 @experiments_words.id_argument
 @click.option(
-    "--download", metavar="DIR", type=click.Path(path_type=Path), help="Fetch its best checkpoint into a new directory."
+    "--download", metavar="DIR", type=click.Path(path_type=Path), help="Fetch the best checkpoint into a new directory."
 )
 @output_option("json")
 @click.pass_obj
 def best(session: Session, experiment: int, download: Path | None, output: str | None) -> None:
-    """Show the best trial of an experiment; fetch its checkpoint.
+    """Show the best trial of an experiment; fetch the best checkpoint.
+
+    The best trial is the one that has reported the best metric. The best checkpoint is the one
+    that was saved where the metric was best: it can be another trial's.
 
     \b
     Examples:
@@ -118,14 +121,23 @@ def _download(server: Determined, experiment: Experiment, into: Path) -> None:
     part = into.with_name(f".{into.name}.part")
     part.mkdir(parents=True)
     try:
-        with experiments_progress.transfer("fetching", sum(int(size) for size in sizes.values())) as told:
+        total = experiments_downloads.archive_bytes(int(size) for size in sizes.values())
+        with experiments_progress.transfer("fetching", total) as told:
             chunks = experiments_downloads.checkpoint(server, uuid)
             experiments_downloads.unpack(experiments_downloads.counted(chunks, told), part)
         part.rename(into)
     except BaseException:
         experiments_downloads.discard(part)
         raise
-    click.echo(f"checkpoint {uuid} ({len(sizes)} files) is in {into}", err=True)
+    click.echo(f"{into}: {of_checkpoint(checkpoint, experiment.metric)}, {len(sizes)} files", err=True)
+
+
+def of_checkpoint(checkpoint: Document, metric: str) -> str:
+    """`checkpoint 0ab1… of trial 3 after 40 steps, loss 0.25`."""
+    found, steps = reading.section(checkpoint, "training"), raw.dig(checkpoint, "metadata", "steps_completed")
+    value = found.get("searcherMetric")
+    said = f"checkpoint {checkpoint.get('uuid')} of trial {found.get('trialId')} after {steps} steps"
+    return said if value is None else f"{said}, {metric} {figure(value)}"
 
 
 @click.command("compare")

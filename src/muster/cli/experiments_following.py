@@ -117,7 +117,7 @@ def print_end(server: Determined, experiment: Experiment, trials: Sequence[Trial
         top = experiments.ranked(experiment, trials)[:5]
         rendering.print_table(experiments_words.trial_table(top, experiment.metric, time.time(), best))
         click.echo(f"\nBest: trial {best.id}, {experiment.metric} {experiments_words.figure(best.metric)}")
-        click.echo(f"Fetch its checkpoint: muster exp best {experiment.id} --download DIR", err=True)
+        click.echo(f"Fetch the best checkpoint: muster exp best {experiment.id} --download DIR", err=True)
     failed = next((trial for trial in trials if trial.state == "Error"), None)
     if failed is not None:
         click.echo(f"trial {failed.id} failed; the end of its log:", err=True)

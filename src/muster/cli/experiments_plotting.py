@@ -17,8 +17,8 @@ from muster.sdk import experiments
 from muster.sdk.determined import Determined
 from muster.sdk.experiments import Experiment, Series, Trial
 
-_WIDTH_OF_A_PIPE = 100
-_LEAST_HEIGHT, _MOST_HEIGHT = 10, 28
+_PIPE = 100, 24
+_LEAST_HEIGHT, _MOST_HEIGHT = 15, 30
 
 
 @click.command("plot")
@@ -50,10 +50,17 @@ def plot(session: Session, /, **options: raw.JSON) -> None:
         plots.write(wanted, options["output"])
         click.echo(f"{options['output']} written")
         return
-    width = rendering.width() or _WIDTH_OF_A_PIPE
-    height = min(max(shutil.get_terminal_size().lines - len(wanted.curves) - 3, _LEAST_HEIGHT), _MOST_HEIGHT)
+    width, height = _room(len(wanted.curves))
     with_colour = rendering.is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
     click.echo(plots.text(wanted, width, height, with_colour=with_colour), nl=False)
+
+
+def _room(curves: int) -> tuple[int, int]:
+    """For the drawing, so that the names of its curves can be seen with it where they are few."""
+    if not rendering.is_terminal(sys.stdout):
+        return _PIPE
+    size = shutil.get_terminal_size()
+    return size.columns, min(max(size.lines - curves - 3, _LEAST_HEIGHT), _MOST_HEIGHT)
 
 
 def _drawing(server: Determined, found: Sequence[Experiment], options: Mapping[str, JSON]) -> Drawing:

@@ -13,6 +13,7 @@ from muster.api import errors
 FORMATS: Final = (".png", ".svg", ".pdf")
 _DECADES_FOR_LOG: Final = 2.0
 _BEST, _OTHERS = "green", ("cyan", "blue", "magenta", "orange", "red", "gray")
+_FILE_COLOURS: Final = ("C0", "C1", "C3", "C4", "C5", "C6", "C7", "C8", "C9")
 _INSTALL: Final = "run \"pip install 'muster[plots]'\" where you type this"
 
 
@@ -35,9 +36,9 @@ class Drawing:
 
 
 def drawing(title: str, x_label: str, y_label: str, curves: Sequence[Curve], *, is_log: bool | None = None) -> Drawing:
-    """The best curve last, so that it lies above the others. `is_log`: None for where it makes sense. Raises NotFound
-    where there is nothing to draw."""
-    finite = [_finite(curve) for curve in sorted(curves, key=lambda curve: curve.is_best)]
+    """`curves`: the best first. They are drawn the other way round, so that it lies above the others. `is_log`: None
+    for where it makes sense. Raises NotFound where there is nothing to draw."""
+    finite = [_finite(curve) for curve in sorted(reversed(curves), key=lambda curve: curve.is_best)]
     shown = [curve for curve in finite if curve.xs]
     if not shown:
         raise errors.NotFound(f"there is nothing to draw: no trial has reported {y_label}")
@@ -66,7 +67,7 @@ def text(wanted: Drawing, width: int, height: int, *, with_colour: bool) -> str:
     figure = plotext.figure
     figure.clear()
     figure.plot_size(width, height)
-    figure.canvas("default")
+    figure.theme("colorless")  # but for the curves: whatever the terminal's own colours are, it fits
     figure.legend(active=False)  # it would lie over the curves: ours stands below
     colours = _colours(wanted)
     for curve, colour in zip(wanted.curves, colours, strict=True):
@@ -102,7 +103,8 @@ def write(wanted: Drawing, path: Path) -> None:
     figure = _library("matplotlib.figure", "drawing to a file").Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     for number, curve in enumerate(wanted.curves):
-        style = {"color": "C2", "linewidth": 2.5} if curve.is_best else {"color": f"C{number % 10}", "alpha": 0.6}
+        colour = _FILE_COLOURS[number % len(_FILE_COLOURS)]
+        style = {"color": _BEST, "linewidth": 2.5} if curve.is_best else {"color": colour, "alpha": 0.6}
         label = f"{curve.label} (best)" if curve.is_best else curve.label
         axes.plot(curve.xs, curve.ys, label=label, marker="o" if len(curve.xs) == 1 else "", **style)
     if wanted.is_log:

@@ -3,7 +3,7 @@
 import io
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from muster.api import errors
@@ -13,6 +13,12 @@ from muster.sdk.determined import Determined, Told
 def checkpoint(server: Determined, uuid: str) -> Iterator[bytes]:
     """An uncompressed archive. Raises NotFound, Unavailable."""
     return server.download(f"/checkpoints/{uuid}", "application/x-tar")
+
+
+def archive_bytes(sizes: Iterable[int]) -> int:
+    """About as long as the archive of files of these sizes is."""
+    blocks = sum(1 + -(-size // tarfile.BLOCKSIZE) for size in sizes)
+    return -(-(blocks + 2) * tarfile.BLOCKSIZE // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
 
 
 def unpack(chunks: Iterator[bytes], into: Path) -> None:

@@ -28,11 +28,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, NoReturn
 
-from muster.api.raw import JSON
-from muster.sdk import config, determined, training_calls, training_elsewhere, training_facts, training_reports
+from muster.api.raw import JSON, Document
+from muster.sdk import config as connecting
+from muster.sdk import determined, training_calls, training_elsewhere, training_facts, training_reports
 from muster.sdk.names import readable
 from muster.sdk.training_channels import INVALID_HPARAMS, USER_STOP, Channel, DryRun, ServerChannel
 from muster.sdk.training_elsewhere import Elsewhere
@@ -64,14 +64,14 @@ class Run:
     # Who and what this is
 
     @property
-    def hparams(self) -> Mapping[str, JSON]:
+    def hparams(self) -> dict[str, JSON]:
         """The hyperparameters that the search has chosen, with all levels."""
-        return MappingProxyType(dict(self._facts.hparams))
+        return dict(self._facts.hparams)
 
     @property
-    def config(self) -> Mapping[str, JSON]:
-        """The experiment's configuration, with all defaults; empty in a dry run."""
-        return MappingProxyType(self._facts.config)
+    def config(self) -> dict[str, JSON]:
+        """The experiment's configuration, with all defaults; in a dry run, what `run` was given."""
+        return dict(self._facts.config)
 
     @property
     def seed(self) -> int:
@@ -195,14 +195,14 @@ class Run:
 def run(
     hparams: Mapping[str, JSON] | None = None,
     *,
-    name: str = "",
-    metric: str = "loss",
+    config: Mapping[str, JSON] | None = None,
     broadcast: Callable[[bool], bool] | None = None,
 ) -> Iterator[Run]:
     """The run that this program is. At the end of the block all that was reported is with the server.
 
-    `hparams`, `name` and `metric` are for programs that are started by hand: what to train with, how the experiment is
-    called, and which validation metric counts. Trials have all that from their experiment.
+    `hparams` and `config` are for programs that are started by hand: what to train with, and what the experiment is,
+    with the keys of its YAML file (`name`, `labels`, `checkpoint_storage`, `searcher: {metric: ...}`). Trials have all
+    that from their experiment.
 
     `broadcast`: gives all processes what the chief calls it with; see `should_stop`. With PyTorch:
 
@@ -213,7 +213,7 @@ def run(
     """
     ranks = training_facts.ranks(os.environ)
     with contextlib.ExitStack() as stack:
-        channel, facts = _channel(stack, ranks, hparams or {}, name, metric)
+        channel, facts = _channel(stack, ranks, hparams or {}, dict(config or {}))
         try:
             yield Run(channel, facts, ranks, broadcast)
         except BaseException as error:
@@ -229,7 +229,7 @@ def run(
 
 
 def _channel(
-    stack: contextlib.ExitStack, ranks: Ranks, hparams: Mapping[str, JSON], name: str, metric: str
+    stack: contextlib.ExitStack, ranks: Ranks, hparams: Mapping[str, JSON], config: Document
 ) -> tuple[Channel, Facts]:
     is_chief = ranks.rank == 0
     found = training_facts.of_trial(os.environ)
@@ -239,15 +239,18 @@ def _channel(
         scratch = training_facts.directory(os.environ) / "checkpoints"
         return ServerChannel(server, found, scratch, speaks=is_chief), found
     if os.environ.get("MUSTER_SERVER") and is_chief:
-        server = determined.connect(config.connection())
+        server = determined.connect(connecting.connection())
         stack.callback(server.close)
-        made = training_elsewhere.begin(server, name or readable(random.Random()), hparams, metric)  # noqa: S311
+        name = readable(random.Random())  # noqa: S311
+        made = training_elsewhere.begin(server, {"name": name, **config}, hparams)
         _say(f"reports to experiment {made.experiment} at {os.environ['MUSTER_SERVER']}")
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-run-")))
         return Elsewhere(server, made, scratch), made
     if is_chief:
         _say("runs alone: what it says is printed; name a platform in MUSTER_SERVER to keep it")
-    return DryRun(_say if is_chief else _say_nothing), Facts(trial=0, experiment=0, task="", hparams=hparams)
+    return DryRun(_say if is_chief else _say_nothing), Facts(
+        trial=0, experiment=0, task="", hparams=hparams, config=config
+    )
 
 
 def _say(text: str) -> None:

@@ -72,8 +72,10 @@ class Checkpoints:
     def _storage(self) -> CheckpointStorage:
         if self._opened is None:
             config = self._config()
-            shared = SHARED_PATH if self._facts.allocation and config.get("type") == "shared_fs" else None
-            self._opened = storages.opened(config, shared)
+            is_shared = config.get("type") == "shared_fs"
+            if is_shared and not self._facts.allocation:
+                _check_here(str(config["host_path"]))
+            self._opened = storages.opened(config, SHARED_PATH if is_shared and self._facts.allocation else None)
         return self._opened
 
     def _config(self) -> Document:
@@ -130,6 +132,16 @@ class Checkpoints:
                 experiments_downloads.unpack(experiments_downloads.checkpoint(self._server, uuid), into)
             except errors.NotFound as error:
                 raise StorageError(f"checkpoint {uuid} is not there any more: {error.message}") from here
+
+
+def _check_here(path: str) -> None:
+    """Elsewhere than on a node, what is shared by the nodes may not be there, and nobody would find what is kept in a
+    directory that only has its name."""
+    if not os.path.isdir(os.path.dirname(path)):
+        raise StorageError(
+            f"checkpoint_storage: {path} of the platform's nodes is not on this machine; name a storage that both "
+            'reach in `config={"checkpoint_storage": ...}` of `training.run`'
+        )
 
 
 def _persist(directory: Path) -> None:

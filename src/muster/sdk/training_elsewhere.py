@@ -17,13 +17,10 @@ from muster.sdk.training_facts import Facts
 _BEAT_SECONDS: Final = 60.0
 
 
-def begin(server: Determined, name: str, hparams: Mapping[str, JSON], metric: str) -> Facts:
+def begin(server: Determined, config: Document, hparams: Mapping[str, JSON]) -> Facts:
     """Makes the experiment and its trial. Raises ApiError."""
-    config: Document = {
-        "name": name,
-        "hyperparameters": dict(hparams),
-        "searcher": {"name": "custom", "metric": metric},
-    }
+    searcher = {"name": "custom", "metric": "loss", **reading.section(config, "searcher")}
+    config = {**config, "hyperparameters": dict(hparams), "searcher": searcher}
     made = server.send("POST", "/experiments", {"config": raw.to_yaml(config), "unmanaged": True, "activate": True})
     experiment = int(raw.dig(made, "experiment", "id"))
     asked = {"experimentId": experiment, "hparams": dict(hparams), "unmanaged": True}

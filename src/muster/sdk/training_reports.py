@@ -95,6 +95,8 @@ class Reporter:
         """Raises ApiError, of earlier ones."""
         with self._changed:
             self._complain()
+            if self._is_closed:
+                raise RuntimeError("the run is over: nothing can be reported any more")
             while len(self._waiting) >= MOST_WAITING and self._error is None:
                 self._changed.wait()
             self._complain()
@@ -138,7 +140,9 @@ class Reporter:
         if self._thread is None:
             self._thread = threading.Thread(target=self._send_all, name="muster-reports", daemon=True)
             self._thread.start()
-        self._changed.notify_all()
+        # Not each time: the thread would wake for every report, only to find that it may wait for more.
+        if self._unsent == 1 or len(self._waiting) == _MOST_TOGETHER:
+            self._changed.notify_all()
 
     def _complain(self) -> None:
         """What was refused is told once; that this run is not wanted any more, each time."""
@@ -171,12 +175,15 @@ class Reporter:
                 if self._is_closed:
                     return None
                 self._changed.wait()
-            self._changed.wait_for(lambda: self._is_hurried or self._is_closed, _LINGER_SECONDS)
+            self._changed.wait_for(self._is_pressed, _LINGER_SECONDS)
             if self._is_closed:
                 return None
             reports = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_TOGETHER))]
             share, self._share = self._share, None
             return reports, share
+
+    def _is_pressed(self) -> bool:
+        return self._is_hurried or self._is_closed or len(self._waiting) >= _MOST_TOGETHER
 
     def _sent(self, reports: Sequence[Report]) -> errors.ApiError | None:
         """What the server says against them."""

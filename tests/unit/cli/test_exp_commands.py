@@ -234,7 +234,12 @@ def test_the_best_checkpoint_is_fetched_whole_or_not_at_all(platform, exp, tmp_p
         member = tarfile.TarInfo("weights/model.npz")
         member.size = 3
         archive.addfile(member, io.BytesIO(b"abc"))
-    checkpoint = {"uuid": "aa-bb", "resources": {"weights/model.npz": "3"}}
+    checkpoint = {
+        "uuid": "aa-bb",
+        "resources": {"weights/model.npz": "3"},
+        "metadata": {"steps_completed": 40},
+        "training": {"trialId": 31, "searcherMetric": 0.5},
+    }
     platform.answers["GET /experiments/12/checkpoints"] = {"checkpoints": [checkpoint]}
     platform.answers["GET /checkpoints/aa-bb"] = (200, [packed.getvalue()[:600]])
     code, _, err = exp("best", "12", "--download", str(tmp_path / "model"))
@@ -244,6 +249,7 @@ def test_the_best_checkpoint_is_fetched_whole_or_not_at_all(platform, exp, tmp_p
     platform.answers["GET /checkpoints/aa-bb"] = (200, [packed.getvalue()])
     code, _, err = exp("best", "12", "--download", str(tmp_path / "model"))
     assert code == 0
+    assert err == f"{tmp_path}/model: checkpoint aa-bb of trial 31 after 40 steps, loss 0.5, 1 files\n"
     assert (tmp_path / "model" / "weights" / "model.npz").read_bytes() == b"abc"
     assert "orderBy=ORDER_BY_ASC" in platform.queries("/experiments/12/checkpoints")[0]
     assert "is there already" in exp("best", "12", "--download", str(tmp_path / "model"))[2]

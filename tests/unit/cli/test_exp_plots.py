@@ -36,7 +36,7 @@ def test_in_the_terminal_it_fits_and_says_which_is_which():
     assert "loss of 12" in shown
     assert shown.splitlines()[-2:] == ["  ── trial 2  (best)", "  ── trial 1"]
     assert "\x1b" not in shown
-    assert "\x1b[" in plots.text(plots.drawing("t", "x", "y", curves()), 80, 15, with_colour=True)
+    assert "\x1b[38;5;2m" in plots.text(plots.drawing("t", "x", "y", curves()), 80, 15, with_colour=True)
 
 
 def test_one_point_is_a_drawing_too():

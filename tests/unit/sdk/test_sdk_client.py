@@ -98,7 +98,8 @@ def test_delete_sends_its_options_and_cluster_kinds_have_no_namespace():
     client.delete(resources.NODES, "n", grace_seconds=0)
     sent = transport.requests[0]
     assert sent.path == "/api/v1/nodes/n"
-    assert raw.decode(sent.body or b"")["gracePeriodSeconds"] == 0
+    assert isinstance(sent.body, bytes)
+    assert raw.decode(sent.body)["gracePeriodSeconds"] == 0
 
 
 def test_watch_lists_first_and_then_follows():

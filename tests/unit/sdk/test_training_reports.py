@@ -76,6 +76,12 @@ def test_a_run_that_another_has_followed_is_told_each_time(platform, reporter):
     assert platform.reports == []
 
 
+def test_a_run_that_is_over_takes_no_more(reporter):
+    reporter.close(1.0)
+    with pytest.raises(RuntimeError, match="the run is over"):
+        put(reporter, 1)
+
+
 def test_of_progress_only_the_latest_is_sent(platform, reporter):
     for share in (0.1, 0.2, 0.3):
         reporter.progress(share)

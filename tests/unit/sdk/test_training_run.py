@@ -301,7 +301,7 @@ def test_elsewhere_an_experiment_is_made_and_ended(platform, world, capsys, fail
     world(is_trial=False, MUSTER_SERVER="http://scripted", MUSTER_TOKEN="t")
     with (
         pytest.raises(RuntimeError) if fails else contextlib.nullcontext(),
-        training.run({"lr": 1}, name="mine") as run,
+        training.run({"lr": 1}, config={"name": "mine"}) as run,
     ):
         assert (run.experiment_id, run.trial_id) == (9, 21)
         run.progress(1.0)
@@ -320,3 +320,15 @@ def test_a_platform_that_refuses_the_experiment_says_so(platform, world):
     platform.refusals["/api/v1/experiments"] = 403, "you may not"
     with pytest.raises(errors.Forbidden, match="you may not"), training.run():
         pass
+
+
+def test_elsewhere_a_directory_that_only_nodes_have_is_not_taken_for_a_storage(platform, world, tmp_path):
+    world(is_trial=False, MUSTER_SERVER="http://scripted", MUSTER_TOKEN="t")
+    platform.storage = {"type": "shared_fs", "host_path": str(tmp_path / "far" / "away")}
+
+    def program():
+        with training.run() as run, run.checkpoint(1):
+            pass
+
+    with pytest.raises(StorageError, match="is not on this machine; name a storage that both reach"):
+        program()

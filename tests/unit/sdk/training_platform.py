@@ -48,6 +48,7 @@ class TrainingPlatform:
         self.away = 0
         self.refusals: dict[str, tuple[int, str]] = {}
         self.bad_step = -1
+        self.storage: dict[str, str] = {}
         self.batches: list[list[tuple[str, int, dict]]] = []
         self.checkpoints: list[dict] = []
         self.others: dict[str, bytes] = {}
@@ -96,7 +97,7 @@ class TrainingPlatform:
     def _elsewhere(self, path: str):
         """What an experiment that is not managed here is told."""
         if path.endswith("/experiments"):
-            return {"experiment": {"id": 9}, "config": {}}
+            return {"experiment": {"id": 9}, "config": {"checkpoint_storage": self.storage}}
         if path.endswith("/trials"):
             return {"trial": {"id": 21, "taskId": "9.x"}}
         return {"trialRunId": 1, "stepsCompleted": 0, "latestCheckpoint": None}
