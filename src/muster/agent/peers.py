@@ -3,9 +3,10 @@
 In a container `j-worker-1.j` resolves through a headless Service, and so does `j-master-0` in a PyTorchJob. Where the
 node may mount, a pod has an /etc/hosts of its own with them (see `agent.hosts`); elsewhere it has the machine's, which
 is not ours to change: so there the names of a pod's peers are replaced by addresses in its command line, ConfigMaps and
-Secrets; in its environment they always are, since launchers compare them with the machine's own. Peers are the pods of its `subdomain` that begin with it, as Volcano's do, and the members of its PyTorchJob. The file
-`MUSTER_HOSTS_FILE` has them all, in the format of /etc/hosts. Where a peer listens on another port than it was told
-(`agent.ports`), the port after its name is replaced as well, and `X_PORT` where `X_ADDR` names it.
+Secrets; in its environment they always are, since launchers compare them with the machine's own. Peers are the pods of
+its `subdomain` that begin with it, as Volcano's do, and the members of its PyTorchJob. The file `MUSTER_HOSTS_FILE` has
+them all, in the format of /etc/hosts. Where a peer listens on another port than it was told (`agent.ports`), the port
+after its name is replaced as well, and `X_PORT` where `X_ADDR` names it.
 """
 
 import re
