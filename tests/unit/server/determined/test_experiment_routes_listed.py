@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from tests.unit.server.determined.experiment_api import CONFIG, SEARCH, Wire, serving
 
+from muster.api.meta import Instant
+from muster.experiments import filter_columns
+
 pytestmark = pytest.mark.postgres
 
 
@@ -125,10 +128,7 @@ async def test_experiments_are_searched_in_the_filter_language(shelf: Shelf) -> 
     assert await ids(sort="name=asc") == [1, 4, 2, 3]
     assert await ids(sort="validation.loss=desc,id=asc") == [3, 2, 1, 4]
     assert await ids(f("id", "!=", 2), sort="hp.lr=asc,name=desc") == [3, 4, 1]
-    for column in (
-        "description tags duration numTrials state searcherType searcherMetric user resourcePool checkpointSize "
-        "checkpointCount externalExperimentId projectId"
-    ).split():
+    for column in filter_columns.of_experiments(Instant(0)).named:
         everything = (f(column, "notEmpty"), f(column, "isEmpty"))
         assert sorted(await ids(*everything, conjunction="or", sort=f"{column}=asc")) == [1, 2, 3, 4]
     await shelf.at("POST", "/experiments/3/archive")
@@ -179,11 +179,7 @@ async def test_runs_are_searched_across_experiments(shelf: Shelf) -> None:
     assert await ids(f("parentArchived", "=", "true")) == []
     await shelf.at("POST", f"/runs/{of[1][0]}/metadata", {"metadata": {"team": {"name": "blue", "size": 3}}})
     assert await ids(f("metadata.team.size", ">", 2)) == await ids(f("metadata.team.name", "=", "blue")) == of[1]
-    for column in (
-        "experimentDescription tags forkedFrom startTime endTime duration searcherType searcherMetric user projectId "
-        "searcherMetricsVal resourcePool experimentProgress checkpointSize checkpointCount restarts externalRunId "
-        "logPolicyMatched"
-    ).split():
+    for column in filter_columns.of_runs(Instant(0)).named:
         both = (f(column, "notEmpty"), f(column, "isEmpty"))
         assert sorted(await ids(*both, conjunction="or", sort=f"{column}=desc")) == everything[::-1]
     [run] = (await shelf.at("POST", "/runs", {"filter": a_filter(f("id", "=", of[3][0])), "limit": 1}))["runs"]
