@@ -217,11 +217,14 @@ def best_checkpoint(server: Determined, experiment: Experiment) -> Document:
 
 
 def summaries(trial: Trial) -> Iterator[MetricSummary]:
+    """Those that have one value at a time: what machines measure of themselves has a value for each device."""
     for key, metrics in reading.section(trial.document, "summaryMetrics").items():
         if not isinstance(metrics, dict):
             continue
         for name in sorted(metrics):
             told = reading.section(metrics, name)
+            if isinstance(told.get("last"), dict):
+                continue
             count = told.get("count")
             yield MetricSummary(
                 trial=trial.id,

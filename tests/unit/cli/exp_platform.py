@@ -25,11 +25,13 @@ def an_experiment(id=12, state="STATE_COMPLETED", **more):
 
 def a_trial(id, metric=None, state="STATE_COMPLETED", lr=0.1, **more):
     summary = {"count": 4, "last": metric, "min": metric, "max": 2.0, "type": "number"}
+    device = {"count": 1, "last": {"used": 3.0}, "type": "object"}
     return {
         "id": id, "experimentId": 12, "state": state, "hparams": {"lr": lr, "net": {"width": 8}}, "restarts": 0,
         "startTime": "2026-01-02T03:00:00Z", "endTime": "2026-01-02T03:00:30Z", "totalBatchesProcessed": 40,
         "bestValidation": None if metric is None else {"metrics": {"avgMetrics": {"loss": metric}}},
-        "summaryMetrics": {} if metric is None else {"validation_metrics": {"loss": summary}}, **more,
+        "summaryMetrics": {} if metric is None else {"validation_metrics": {"loss": summary}, "cpu": {"vm": device}},
+        **more,
     }  # fmt: skip
 
 
