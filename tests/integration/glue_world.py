@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -89,7 +89,9 @@ def glue(tmp_path: Path) -> Path:
     return directory
 
 
-def run(glue: Path, master: str, *argv: str, **more: str) -> "subprocess.CompletedProcess[str]":
+def run(
+    glue: Path, master: str, *argv: str, python: Sequence[str] = (sys.executable,), **more: str
+) -> "subprocess.CompletedProcess[str]":
     env = {
         "PATH": os.environ["PATH"],
         "DET_RUN_DIR": str(glue.parent / "run"),
@@ -105,5 +107,5 @@ def run(glue: Path, master: str, *argv: str, **more: str) -> "subprocess.Complet
         "DET_PYTHON_EXECUTABLE": sys.executable,
         **more,
     }
-    command = [sys.executable, str(glue), *argv]
+    command = [*python, str(glue), *argv]
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)

@@ -124,3 +124,19 @@ def test_devices_are_told_by_their_ids(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     assert trials._gpu_uuids("0,2") == ["GPU-a", "GPU-c"]
     assert trials._gpu_uuids("") == []
+
+
+def test_a_trial_takes_the_agents_python_where_its_own_could_not_report(
+    glue: Path, master: str, told: Told, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    other = tmp_path / "bin" / "python"
+    other.write_text(f'#!/bin/sh\nIS_OTHER=yes exec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    bare = [sys.executable, "-S", "-E"]  # without any packages
+    chosen = {"DET_PYTHON_EXECUTABLE": "", "MUSTER_PYTHON": str(other), **trial("echo other: $IS_OTHER")}
+    assert run(glue, master, "TRIAL", python=bare, **chosen).returncode == 0, told.texts
+    assert told.texts == ["other: yes"]
+    told.lines.clear()
+    assert run(glue, master, "COMMAND", "echo other: $IS_OTHER", python=bare, **chosen).returncode == 0
+    assert "other:" in told.texts

@@ -74,7 +74,7 @@ class Run:
             trials.write_trial(environ)
             trials.tell_devices(Master(environ), environ)
         argv = entrypoints.argv(self._kind, self._words, environ)
-        if not setting_up.has("determined"):
+        if not setting_up.has("determined") and not (is_trial and setting_up.has("muster")):
             self._tell(f"WARNING: {setting_up.WITHOUT_DETERMINED.format(python=sys.executable)}")
         self._watch_idleness()
         return self._execute(argv, work)

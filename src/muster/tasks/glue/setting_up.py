@@ -40,15 +40,24 @@ class Problem(Exception):
 
 
 def choose_python(environ: MutableMapping[str, str], argv: list[str]) -> None:
-    """Go on with another Python where that has Determined's library and this one has not."""
+    """Go on with the agent's Python where that has Determined's library and this one has not; and for a trial, which
+    could not report anything else, also where only that has muster's."""
     other = environ.get("MUSTER_PYTHON", "")
     if environ.get("DET_PYTHON_EXECUTABLE") or not other or has("determined"):
         return
     if os.path.dirname(other) != os.path.dirname(sys.executable):
-        code = "import importlib.util, sys; s = importlib.util.find_spec('determined'); sys.exit(not (s and s.origin))"
+        is_better = (argv[1] == "TRIAL" and not has("muster")) or _other_has_library(other)
         with contextlib.suppress(OSError):
-            if subprocess.run([other, "-c", code], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+            if is_better:
                 os.execve(other, [other, *argv], dict(environ))  # noqa: S606 - the same again, elsewhere
+
+
+def _other_has_library(python: str) -> bool:
+    code = "import importlib.util, sys; s = importlib.util.find_spec('determined'); sys.exit(not (s and s.origin))"
+    try:
+        return subprocess.run([python, "-c", code], stderr=subprocess.DEVNULL, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def has(module: str) -> bool:
