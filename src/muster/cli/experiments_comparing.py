@@ -113,22 +113,11 @@ def best(session: Session, experiment: int, download: Path | None, output: str |
 
 
 def _download(server: Determined, experiment: Experiment, into: Path) -> None:
-    """All or nothing: the directory is there when all is in it."""
-    if into.exists():
-        raise errors.AlreadyExists(f"{into} is there already; name a directory that is not")
     checkpoint = experiments.best_checkpoint(server, experiment)
-    uuid, sizes = reading.text(checkpoint, "uuid"), reading.section(checkpoint, "resources")
-    part = into.with_name(f".{into.name}.part")
-    part.mkdir(parents=True)
-    try:
-        total = experiments_downloads.archive_bytes(int(size) for size in sizes.values())
-        with experiments_progress.transfer("fetching", total) as told:
-            chunks = experiments_downloads.checkpoint(server, uuid)
-            experiments_downloads.unpack(experiments_downloads.counted(chunks, told), part)
-        part.rename(into)
-    except BaseException:
-        experiments_downloads.discard(part)
-        raise
+    sizes = reading.section(checkpoint, "resources")
+    total = experiments_downloads.archive_bytes(int(size) for size in sizes.values())
+    with experiments_progress.transfer("fetching", total) as told:
+        experiments_downloads.fetch(server, reading.text(checkpoint, "uuid"), into, told)
     click.echo(f"{into}: {of_checkpoint(checkpoint, experiment.metric)}, {len(sizes)} files", err=True)
 
 

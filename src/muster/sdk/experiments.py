@@ -15,7 +15,7 @@ ACTIONS: Final = ("pause", "activate", "cancel", "kill", "archive", "unarchive")
 VALIDATION: Final = "validation"
 GROUPS: Final[Mapping[str, str]] = {"avg_metrics": "training", "validation_metrics": VALIDATION}
 """How the wire calls groups in summaries; others are called what they are."""
-_ENDED: Final = ("Completed", "Canceled", "Error", "Deleted")
+_ENDED: Final = ("Completed", "Canceled", "Error", "Deleted", "Delete failed")
 _EXCEEDED: Final = "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"
 _MOST_POINTS: Final = 500
 
@@ -291,8 +291,9 @@ def logs(server: Determined, trial: int, *, follow: bool = False, tail: int | No
 
 def state_word(wire: str) -> str:
     """`STATE_STOPPING_CANCELED` is `Stopping` to people."""
-    word = wire.removeprefix("STATE_").partition("_")[0]
-    return word.capitalize() or "Unknown"
+    words = wire.removeprefix("STATE_").split("_")
+    shown = words[:1] if words[0] == "STOPPING" else words
+    return " ".join(shown).capitalize() or "Unknown"
 
 
 def _experiment(document: Document) -> Experiment:

@@ -30,6 +30,29 @@ def unpack(chunks: Iterator[bytes], into: Path) -> None:
         raise errors.Unavailable(f"the checkpoint did not come whole: {error}") from error
 
 
+def fetch(server: Determined, uuid: str, into: Path, told: Told) -> None:
+    """All or nothing: the directory is there when all is in it. Raises AlreadyExists, NotFound, Unavailable, BadRequest
+    where nothing can be written there."""
+    if into.exists():
+        raise errors.AlreadyExists(f"{into} is there already; name a directory that is not")
+    part = into.with_name(f".{into.name}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)  # of one that was interrupted
+        part.mkdir(parents=True)
+        unpack(_counted(checkpoint(server, uuid), told), part)
+        part.rename(into)
+    except OSError as error:
+        raise errors.BadRequest(f"cannot write {into}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _counted(chunks: Iterator[bytes], told: Told) -> Iterator[bytes]:
+    for chunk in chunks:
+        told(len(chunk))
+        yield chunk
+
+
 class _Chunks(io.RawIOBase):
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -49,14 +72,3 @@ class _Chunks(io.RawIOBase):
         found = b"".join(parts)
         self._rest = found[size:] if size >= 0 else b""
         return found[:size] if size >= 0 else found
-
-
-def counted(chunks: Iterator[bytes], told: Told) -> Iterator[bytes]:
-    for chunk in chunks:
-        told(len(chunk))
-        yield chunk
-
-
-def discard(directory: Path) -> None:
-    """What has come of one that did not come whole."""
-    shutil.rmtree(directory, ignore_errors=True)

@@ -62,7 +62,7 @@ def _rules(directory: Path) -> list[str]:
 
 
 def _walk(root: Path, inside: str, rules: Sequence[str]) -> Iterator[str]:
-    """Directories before what is in them; links to what they lead to."""
+    """Directories before what is in them; links to files as what they lead to. Raises BadRequest."""
     for entry in sorted(os.scandir(root / inside), key=lambda entry: entry.name):
         path = f"{inside}/{entry.name}" if inside else entry.name
         if entry.name in _NEVER or is_ignored(path, rules):
@@ -72,6 +72,10 @@ def _walk(root: Path, inside: str, rules: Sequence[str]) -> Iterator[str]:
             yield from _walk(root, path, rules)
         elif entry.is_file():
             yield path
+        elif entry.is_symlink():
+            raise errors.BadRequest(
+                f"{entry.path} is a link that leads to no file; copy what is behind it, or name it in {IGNORE_FILE}"
+            )
 
 
 def _packed(place: Path, path: str) -> Document:

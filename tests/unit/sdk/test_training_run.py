@@ -1,5 +1,7 @@
 import contextlib
 import json
+import subprocess
+import sys
 import time
 
 import fsspec
@@ -332,3 +334,20 @@ def test_elsewhere_a_directory_that_only_nodes_have_is_not_taken_for_a_storage(p
 
     with pytest.raises(StorageError, match="is not on this machine; name a storage that both reach"):
         program()
+
+
+def test_training_code_gets_nothing_heavy_with_the_api():
+    heavy = (
+        "numpy",
+        "asyncio",
+        "aiohttp",
+        "starlette",
+        "rich",
+        "fsspec",
+        "sqlalchemy",
+        "muster.server",
+        "muster.store",
+    )
+    program = f"import sys, muster.sdk.training\nprint([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
