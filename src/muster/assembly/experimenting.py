@@ -51,6 +51,7 @@ class Core:
     """Who takes experiments and conducts them. `remover` empties workspaces and projects that are deleted;
     `belongings`: what experiments keep elsewhere than in the records, to be added to before anything runs."""
 
+    changer: Changer
     service: ExperimentService
     conductors: Conductors
     remover: ExperimentRemover
@@ -86,6 +87,7 @@ def experimenting(
     checkpoints = _checkpoints(around, tasks, interactive, accounts)
     tidier = Tidier(database, clock, checkpoints)
     core.conductors.on_change(tidier.changed)
+    core.changer.on_policy_change(tidier.wake)
     core.belongings.append(checkpoints)
     return Experimenting(
         core=core,
@@ -141,6 +143,7 @@ def _core(
     unmanaged = Unmanaged(database, clock, herald)
     return Core(
         conductors=conductors,
+        changer=changer,
         service=ExperimentService(Parts(database, conductors, creator, changer, remover, unmanaged)),
         remover=remover,
         unmanaged=unmanaged,

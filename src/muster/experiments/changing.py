@@ -1,7 +1,7 @@
 """Changes experiments that are there: their names, their place, what they may use; and lets ended ones go on."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,6 +50,11 @@ class Services:
 class Changer:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._policy_handlers: list[Callable[[], None]] = []
+
+    def on_policy_change(self, handler: Callable[[], None]) -> None:
+        """Told when another number of checkpoints is to be kept, once that is durable. It must not raise."""
+        self._policy_handlers.append(handler)
 
     async def get(self, experiment: ExperimentId) -> Experiment:
         """Raises NotFound."""
@@ -133,6 +138,9 @@ class Changer:
             self._note(connection, by, "experiment.change", experiment, fields)
 
         await self._services.database.write(change)
+        if _saved(wanted):
+            for handler in self._policy_handlers:
+                handler()
         if wanted.priority is not None:
             await self._set_priority(experiment, wanted.priority)
         if "max_slots" in resources:

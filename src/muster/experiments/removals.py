@@ -114,7 +114,9 @@ class Removals:
         services = self._services
         namespace = await workspace_room.namespace(services.accounts.bindings, services.store, experiment.workspace)
         await self._cluster.glue.place(services.store, namespace)
-        config = TaskConfig(resources=Resources(slots=0))
+        # A storage that is a directory may be one that trials have mounted.
+        mounts = launching.task_config(experiment).bind_mounts
+        config = TaskConfig(resources=Resources(slots=0), bind_mounts=mounts)
         facts = TaskFacts(kind=TaskType.CHECKPOINT_GC, username=experiment.username, device="cpu")
         template = task_pods.template(config, facts, self._cluster, self._settings.defaults.cpu_pod_spec)
         task_pods.add_volumes(template, launching.storage_volumes(wanted.storage))

@@ -19,7 +19,7 @@ from muster.runtime.clock import Clock
 
 _log = logging.getLogger(__name__)
 _AT_LEAST_EVERY: Final = 60.0
-"""Who changes a policy does not tell us; and what could not be done may go well later."""
+"""What could not be done may go well later."""
 
 
 class Tidier:
@@ -29,21 +29,25 @@ class Tidier:
         self._database = database
         self._clock = clock
         self._checkpoints = checkpoints
-        self._ended = asyncio.Event()
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._woken.set()
 
     def changed(self, course: Course) -> None:
         """For `Conductors.on_change`."""
         if course.state in ENDED:
-            self._ended.set()
+            self.wake()
 
     async def run(self) -> None:
         while True:
-            self._ended.clear()
+            self._woken.clear()
             for experiment in await self._database.read(_untidy):
                 await self._tidy(experiment)
             try:
                 async with asyncio.timeout(_AT_LEAST_EVERY):
-                    await self._ended.wait()
+                    await self._woken.wait()
             except TimeoutError:
                 continue
 
