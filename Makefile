@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 up: $(STAMP)            ## keep the platform running in this terminal
-	PATH="$(CURDIR)/$(BIN):$$PATH" muster up  # tasks run with the Python that they find there
+	$(BIN)/muster up
 
 demo: $(STAMP)          ## start four nodes, train a model as a gang, show the result, leave nothing behind
 	$(BIN)/python examples/demo.py

@@ -17,7 +17,7 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[Platform]:
-    with platform("--nodes", "2", "--set", f"tasks.python={sys.executable}") as found:
+    with platform("--nodes", "2") as found:
         yield found
 
 

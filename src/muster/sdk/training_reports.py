@@ -20,6 +20,8 @@ from muster.sdk.determined import Determined, words
 MOST_WAITING: Final = 100_000
 _MOST_TOGETHER: Final = 1000
 """As many as the server takes in one request."""
+_FAULTY: Final = (errors.BadRequest, errors.Invalid, errors.TooLarge)
+"""It is the reports that are wrong, and not that we report."""
 _LINGER_SECONDS: Final = 0.2
 """So that a loop of a thousand steps a second is five requests a second, and not a thousand."""
 
@@ -147,7 +149,7 @@ class Reporter:
     def _complain(self) -> None:
         """What was refused is told once; that this run is not wanted any more, each time."""
         error = self._error
-        if isinstance(error, errors.BadRequest):
+        if isinstance(error, _FAULTY):
             self._error = None
         if error is not None:
             raise error
@@ -191,8 +193,8 @@ class Reporter:
             return None
         body = {"trialId": self._trial, "reports": [self._document(report) for report in reports]}
         refused = self._posted(f"/trials/{self._trial}/metrics/batch", body)
-        if len(reports) > 1 and isinstance(refused, errors.BadRequest):
-            # One of them is wrong, and the others shall not be lost for it.
+        if len(reports) > 1 and isinstance(refused, _FAULTY):
+            # One of them is wrong, or they are too much together: the others shall not be lost for it.
             middle = len(reports) // 2
             first = self._sent(reports[:middle])
             return self._sent(reports[middle:]) or first
@@ -232,4 +234,4 @@ class Reporter:
 
 def _is_final(error: errors.ApiError | None) -> bool:
     """Whether there is no use in saying more: the run was followed by another, or the trial is gone."""
-    return error is not None and not isinstance(error, errors.BadRequest)
+    return error is not None and not isinstance(error, _FAULTY)

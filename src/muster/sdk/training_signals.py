@@ -9,7 +9,7 @@ from muster.sdk.determined import Determined
 
 _POLL_SECONDS: Final = 45
 """How long the server may take to say no; less than a transport waits for a reply."""
-_ACKNOWLEDGE_SECONDS: Final = 120.0
+_ACKNOWLEDGE_SECONDS: Final = 900.0
 
 
 class StopSignal:
