@@ -1,8 +1,6 @@
 """`muster logs`."""
 
-import queue
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +10,7 @@ from muster.api import errors, raw
 from muster.api.raw import Document
 from muster.cli import choosing, completing, durations, prefixes
 from muster.cli.connecting import connect, namespace_option
+from muster.cli.merging import merged, one_by_one
 from muster.cli.session import Session
 from muster.sdk import finding, gangs, jobs, reading, resources
 from muster.sdk.client import Client, LogOptions
@@ -72,8 +71,8 @@ def command(session: Session, /, **options: raw.JSON) -> None:
         return
     labels = [_label(pod, asked.name.rpartition("/")[2]) for pod in pods]
     writer = prefixes.Writer(sys.stdout, with_rank=len(pods) > 1, label=labels.__getitem__)
-    read = _merged if asked.follow and len(pods) > 1 else _one_by_one
-    for number, line in read(client, pods, asked.log()):
+    streams = [_lines(client, pod, asked.log()) for pod in pods]
+    for number, line in merged(streams) if asked.follow and len(pods) > 1 else one_by_one(streams):
         writer.write(number, line)
 
 
@@ -88,37 +87,6 @@ def _copy(client: Client, pod: Document, options: LogOptions) -> None:
             sys.stdout.buffer.flush()
     finally:
         stream.close()
-
-
-def _one_by_one(client: Client, pods: Sequence[Document], options: LogOptions) -> Iterator[tuple[int, str]]:
-    for number, pod in enumerate(pods):
-        for line in _lines(client, pod, options):
-            yield number, line
-
-
-def _merged(client: Client, pods: Sequence[Document], options: LogOptions) -> Iterator[tuple[int, str]]:
-    """Lines as they come. One thread a pod; this one alone writes, so lines stay whole."""
-    found: queue.SimpleQueue[tuple[int, str] | errors.ApiError | None] = queue.SimpleQueue()
-
-    def read(number: int, pod: Document) -> None:
-        try:
-            for line in _lines(client, pod, options):
-                found.put((number, line))
-            found.put(None)
-        except errors.ApiError as error:
-            found.put(error)
-
-    for number, pod in enumerate(pods):
-        threading.Thread(target=read, args=[number, pod], daemon=True).start()
-    unread = len(pods)
-    while unread:
-        item = found.get()
-        if isinstance(item, tuple):
-            yield item
-        elif item is None:
-            unread -= 1
-        else:
-            raise item
 
 
 def _pods(client: Client, name: str) -> Sequence[Document]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from muster.accounts.authorizing import Authorizer, Hidden
 from muster.accounts.callers import WorkspaceId
@@ -119,26 +119,25 @@ class ModelNamed(Message, frozen=True):
     model_name: str = ""
 
 
-class PostModel(Message, frozen=True):
+class _Described(Message, frozen=True):
+    """What models and versions have alike. Null leaves it as it is."""
+
+    name: str | None = None
+    notes: str | None = None
+    labels: Sequence[str] | None = None
+    metadata: Mapping[str, JSON] | None = None
+
+
+class PostModel(_Described, frozen=True):
     """Where it belongs is told by number or by name; else nowhere in particular."""
 
-    name: str = ""
     description: str | None = None
-    notes: str | None = None
-    labels: Sequence[str] | None = None
-    metadata: Mapping[str, JSON] | None = None
     workspace_id: Id = 0
     workspace_name: str = ""
 
 
-class PatchModel(ModelNamed, frozen=True):
-    name: str | None = None
-    description: str | None = None
-    notes: str | None = None
-    labels: Sequence[str] | None = None
-    metadata: Mapping[str, JSON] | None = None
-    workspace_id: Id = 0
-    workspace_name: str = ""
+class PatchModel(PostModel, frozen=True):
+    model_name: str = ""
 
 
 class MoveModel(ModelNamed, frozen=True):
@@ -161,24 +160,20 @@ class VersionNamed(ModelNamed, frozen=True):
     model_version_num: Id = 0
 
 
-class PostVersion(ModelNamed, frozen=True):
+class PostVersion(_Described, frozen=True):
+    model_name: str = ""
     checkpoint_uuid: str = ""
-    name: str | None = None
     comment: str | None = None
-    notes: str | None = None
-    labels: Sequence[str] | None = None
-    metadata: Mapping[str, JSON] | None = None
 
 
-class PatchVersion(VersionNamed, frozen=True):
-    name: str | None = None
+class PatchVersion(_Described, frozen=True):
+    model_name: str = ""
+    model_version_num: Id = 0
     comment: str | None = None
-    notes: str | None = None
-    labels: Sequence[str] | None = None
-    metadata: Mapping[str, JSON] | None = None
 
 
-N = TypeVar("N", bound=ModelNamed | GetVersions)
+_OfModel: TypeAlias = ModelNamed | GetVersions | PatchModel | PostVersion | PatchVersion
+N = TypeVar("N", bound=_OfModel)
 
 
 class _Models:
@@ -189,7 +184,7 @@ class _Models:
 
     # Where
 
-    async def place(self, call: Call, asked: ModelNamed | GetVersions) -> WorkspaceId:
+    async def place(self, call: Call, asked: _OfModel) -> WorkspaceId:
         found = await self._models.get(asked.model_name)
         if not await self._authorizer.allows(call.caller, Permission.VIEW_MODELS, found.workspace):
             raise Hidden(records.not_found(asked.model_name).message)
@@ -345,7 +340,7 @@ def _told(found: records.Model) -> Model:
     )
 
 
-def _patch(asked: PostModel | PatchModel, workspace: WorkspaceId | None = None) -> Patch:
+def _patch(asked: PostModel, workspace: WorkspaceId | None = None) -> Patch:
     return Patch(
         name=asked.name,
         description=asked.description,
