@@ -164,9 +164,8 @@ def contains(value: ColumnElement[object], text: str) -> ColumnElement[bool]:
 
 
 def _labels(field: Field, column: Column) -> ColumnElement[bool]:
-    mine = select(EXPERIMENT_LABELS.c.label).where(EXPERIMENT_LABELS.c.experiment_id == column.value)
-    label = Column("", Kind.TEXT, EXPERIMENT_LABELS.c.label)
-    return mine.where(_text(field, label)).exists()
+    holds = _text(field, Column("", Kind.TEXT, EXPERIMENT_LABELS.c.label))
+    return column.value.in_(select(EXPERIMENT_LABELS.c.experiment_id).where(holds))
 
 
 def _state(field: Field, column: Column) -> ColumnElement[bool]:
@@ -267,13 +266,19 @@ def _of_its_trials(name: str, is_number: bool) -> Column | None:
     if found is None:
         return None
     of_best = select(found.value).where(TRIALS.c.id == EXPERIMENTS.c.best_trial_id).scalar_subquery()
-    if not name.startswith(HYPERPARAMETER):
-        return replace(found, value=of_best)
-    return replace(found, order=of_best, within=_of_any_trial)
+    within = _of_any if name.startswith(HYPERPARAMETER) else _of_best
+    return replace(found, order=of_best, within=within)
 
 
-def _of_any_trial(holds: ColumnElement[bool]) -> ColumnElement[bool]:
-    return select(TRIALS.c.id).where(TRIALS.c.experiment_id == EXPERIMENTS.c.id, holds).exists()
+# Trials are looked through once, and not again for each experiment.
+
+
+def _of_any(holds: ColumnElement[bool]) -> ColumnElement[bool]:
+    return EXPERIMENTS.c.id.in_(select(TRIALS.c.experiment_id).where(holds))
+
+
+def _of_best(holds: ColumnElement[bool]) -> ColumnElement[bool]:
+    return EXPERIMENTS.c.best_trial_id.in_(select(TRIALS.c.id).where(holds))
 
 
 # What runs have: of queries that have the experiment and the project

@@ -7,7 +7,7 @@ the page that is shown.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 
@@ -24,6 +24,7 @@ from muster.records.paging import Page, Window
 from muster.records.tables_accounts import PROJECTS, USERS, WORKSPACES
 from muster.records.tables_experiments import EXPERIMENT_LABELS, EXPERIMENTS
 
+_ENDLESS: Final = 2**31
 MOST_TOGETHER: Final = 5000
 """On one page, however many are asked for: the reply says where it ends, and clients read on from there."""
 
@@ -99,14 +100,37 @@ def listed(
 ) -> Page[Listed]:
     """Raises BadRequest where the filter or the order is none."""
     where, orders = list(_where(chosen, now)), _orders(ordered, now)
+    is_scan = bool(chosen.name or chosen.description or chosen.filter.filter_group.children)
+    # What must be looked for in every row is looked for once, counted on the way. Where indexes know which rows there
+    # are, to count them costs little, and to see them all would cost much.
+    found = _scanned(connection, where, orders, window) if is_scan and window.offset >= 0 else None
+    ids, start, total = found or _counted(connection, where, orders, window)
+    return Page(tuple(_by_id(connection, ids)), start, total)
+
+
+_Where: TypeAlias = Sequence[ColumnElement[bool]]
+_Orders: TypeAlias = Sequence[ColumnElement[object]]
+_Found: TypeAlias = tuple[list[int], int, int]
+"""Ids of a page, where it begins, and how many there are in all."""
+
+
+def _scanned(connection: Connection, where: _Where, orders: _Orders, window: Window) -> _Found | None:
+    """None where the page is empty: then nothing is known of the others."""
+    start, end = window.within(_ENDLESS)
+    most = min(end - start, MOST_TOGETHER)
+    query = select(EXPERIMENTS.c.id, func.count().over()).where(*where).order_by(*orders)
+    rows = connection.execute(query.offset(start).limit(most)).all()
+    return ([row[0] for row in rows], start, rows[0][1]) if rows else None
+
+
+def _counted(connection: Connection, where: _Where, orders: _Orders, window: Window) -> _Found:
     total = connection.scalar(select(func.count()).select_from(EXPERIMENTS).where(*where)) or 0
     start, end = window.within(total)
     end = min(end, start + MOST_TOGETHER)
     if end <= start:
-        return Page((), start, total)
+        return [], start, total
     page = select(EXPERIMENTS.c.id).where(*where).order_by(*orders).offset(start).limit(end - start)
-    found = _by_id(connection, list(connection.scalars(page)))
-    return Page(tuple(found), start, total)
+    return list(connection.scalars(page)), start, total
 
 
 def get(connection: Connection, experiment: int) -> Listed:

@@ -32,6 +32,9 @@ _READERS: Final = 4
 _REPORTERS: Final = 2
 _MOST_TOGETHER: Final = 256
 _BUSY_SECONDS: Final = 30
+_MAPPED_BYTES: Final = 2**31 - 2**16
+"""Of an SQLite file, at most, are read where the system has them in memory anyway: who looks through a hundred thousand
+rows takes a third of the time that as many calls of `pread` take."""
 _STOP: Final = None
 _PATIENCE: Final = {"connect_timeout": "10", "keepalives_idle": "30", "tcp_user_timeout": "30000"}
 """How long libpq waits for a server that does not even refuse; seconds, the last one milliseconds."""
@@ -241,7 +244,7 @@ def _engine(url: URL) -> Engine:
 def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
     connection.isolation_level = None  # transactions are begun by _begin: the driver's own rules break savepoints
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"mmap_size={_MAPPED_BYTES}"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
