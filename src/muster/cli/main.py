@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "nodes": "Show nodes and how full they are.",
         "queues": "Show queues: who waits, and how much of their quota is used.",
         "queue": "Make, open, close and delete queues.",
+        "sim": "Simulate a cluster in virtual time.",
     },
     "Work with objects": {
         "apply": "Create or change objects from files.",

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from muster.api import errors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FORMATS: Final = (".png", ".svg", ".pdf")
 _DECADES_FOR_LOG: Final = 2.0
@@ -96,17 +99,39 @@ def _colours(wanted: Drawing) -> list[str]:
 # In a file
 
 
-def write(wanted: Drawing, path: Path) -> None:
-    """Its name says which format. Raises BadRequest where the library is not there, or nothing can be written."""
+def check(path: Path) -> None:
+    """Raises BadRequest where `write` would for the name, or for want of the library."""
     if path.suffix.lower() not in FORMATS:
         raise errors.BadRequest(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
-    figure = _library("matplotlib.figure", "drawing to a file").Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.subplots()
+    _library("matplotlib.figure", "drawing to a file")
+
+
+def write(wanted: Drawing, path: Path) -> None:
+    """Its name says which format. Raises BadRequest where the library is not there, or nothing can be written."""
+    write_all([wanted], path)
+
+
+def write_all(wanted: Sequence[Drawing], path: Path) -> None:
+    """Below each other, in one file."""
+    check(path)
+    library = _library("matplotlib.figure", "drawing to a file")
+    figure = library.Figure(figsize=(8, 5 * len(wanted)), layout="constrained")
+    for axes, drawing in zip(figure.subplots(len(wanted), squeeze=False)[:, 0], wanted, strict=True):
+        _draw(axes, drawing)
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise errors.BadRequest(f"cannot write {path}: {error.strerror}") from error
+
+
+def _draw(axes: "Axes", wanted: Drawing) -> None:
     for number, curve in enumerate(wanted.curves):
         colour = _FILE_COLOURS[number % len(_FILE_COLOURS)]
-        style = {"color": _BEST, "linewidth": 2.5} if curve.is_best else {"color": colour, "alpha": 0.6}
-        label = f"{curve.label} (best)" if curve.is_best else curve.label
-        axes.plot(curve.xs, curve.ys, label=label, marker="o" if len(curve.xs) == 1 else "", **style)
+        (line,) = axes.plot(curve.xs, curve.ys, marker="o" if len(curve.xs) == 1 else "")
+        if curve.is_best:
+            line.set(color=_BEST, linewidth=2.5, label=f"{curve.label} (best)")
+        else:
+            line.set(color=colour, alpha=0.6, label=curve.label)
     if wanted.is_log:
         axes.set_yscale("log")
     axes.set_title(wanted.title)
@@ -114,10 +139,6 @@ def write(wanted: Drawing, path: Path) -> None:
     axes.set_ylabel(wanted.y_label)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small", reverse=True)
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise errors.BadRequest(f"cannot write {path}: {error.strerror}") from error
 
 
 def _library(name: str, what: str) -> ModuleType:

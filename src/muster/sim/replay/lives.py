@@ -1,0 +1,67 @@
+"""What became of each job of a replay, and of the cluster meanwhile."""
+
+from dataclasses import dataclass, field
+
+from muster.sim.traces import Job
+
+
+@dataclass(slots=True, eq=False)
+class Life:
+    """`started`: since when it runs; None while it waits and when it has ended."""
+
+    job: Job
+    left: float
+    """Seconds that it still has to run, as of its last start."""
+    nodes: tuple[tuple[str, int], ...] = ()
+    started: float | None = None
+    first_started: float | None = None
+    ended: float | None = None
+    attempt: int = 0
+    lost: float = 0.0
+    """Seconds that it ran in vain."""
+
+    @property
+    def waited(self) -> float:
+        """Until it started for the first time."""
+        assert self.first_started is not None
+        return self.first_started - self.job.arrives
+
+    @property
+    def took(self) -> float:
+        """From when it came to when it ended."""
+        assert self.ended is not None
+        return self.ended - self.job.arrives
+
+    def start(self, now: float, nodes: tuple[tuple[str, int], ...]) -> float:
+        """When it will end."""
+        self.started, self.nodes = now, nodes
+        self.attempt += 1
+        if self.first_started is None:
+            self.first_started = now
+        return now + self.left
+
+    def end(self, now: float) -> None:
+        self.started, self.ended, self.nodes = None, now, ()
+
+    def preempt(self, now: float, checkpoint_seconds: float) -> None:
+        """It waits again, and has what it had done at its last checkpoint."""
+        assert self.started is not None
+        ran = now - self.started
+        kept = ran // checkpoint_seconds * checkpoint_seconds if checkpoint_seconds else 0.0
+        self.left -= kept
+        self.lost += ran - kept
+        self.started, self.nodes = None, ()
+
+
+@dataclass(slots=True, eq=False)
+class Course:
+    """How many GPUs were in use and how many jobs waited, from each of these times to the next."""
+
+    times: list[float] = field(default_factory=list)
+    busy: list[int] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
+
+    def note(self, now: float, busy: int, waiting: int) -> None:
+        self.times.append(now)
+        self.busy.append(busy)
+        self.waiting.append(waiting)
