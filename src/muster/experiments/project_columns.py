@@ -10,6 +10,7 @@ from typing import Final
 from sqlalchemy import Connection, Select, select
 
 from muster.accounts.projects import ProjectId
+from muster.api import errors
 from muster.api.meta import Instant
 from muster.api.raw import JSON
 from muster.experiments import filter_columns, metric_reports
@@ -17,6 +18,7 @@ from muster.experiments.filter_columns import HYPERPARAMETER, METADATA, Kind
 from muster.experiments.filters import ColumnType
 from muster.experiments.metric_reports import TRAINING, VALIDATION
 from muster.experiments.metric_summaries import NUMBER
+from muster.records.json_values import TextAt
 from muster.records.tables_experiments import EXPERIMENTS, TRIALS
 
 _LOOKED_AT: Final = 2000
@@ -82,6 +84,16 @@ def ranges(connection: Connection, project: ProjectId) -> Sequence[Range]:
                 least, greatest = found.get(name, (number, number))
                 found[name] = (min(least, number), max(greatest, number))
     return [Range(name, *found[name]) for name in sorted(found)]
+
+
+def metadata_values(connection: Connection, project: ProjectId, key: str) -> Sequence[str]:
+    """What a project's runs have said of themselves under a key, such as `team.name`. Raises BadRequest."""
+    if '"' in key:
+        raise errors.BadRequest("key: must have no quotation marks")
+    value = TextAt(TRIALS.c.metadata, key.split("."))
+    query = select(value).join(EXPERIMENTS, EXPERIMENTS.c.id == TRIALS.c.experiment_id).distinct()
+    chosen = query.where(EXPERIMENTS.c.project_id == project, value.is_not(None)).order_by(value).limit(_LOOKED_AT)
+    return [str(found) for found in connection.scalars(chosen)]
 
 
 def _newest(project: ProjectId) -> Select[tuple[object, ...]]:

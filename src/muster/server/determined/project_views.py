@@ -51,6 +51,15 @@ class RangesReply(Message, frozen=True):
     ranges: Sequence[Range]
 
 
+class GetMetadata(Message, frozen=True):
+    project_id: Id = 0
+    key: str = ""
+
+
+class MetadataReply(Message, frozen=True):
+    values: Sequence[str]
+
+
 class _Views:
     def __init__(self, projects: Projects, database: Database, authorizer: Authorizer) -> None:
         self._projects = projects
@@ -58,9 +67,15 @@ class _Views:
         self._authorizer = authorizer
 
     async def place(self, call: Call, asked: ProjectNamed) -> WorkspaceId:
-        found = await self._projects.get(asked.id)
+        return await self._place(call, asked.id)
+
+    async def metadata_place(self, call: Call, asked: GetMetadata) -> WorkspaceId:
+        return await self._place(call, asked.project_id)
+
+    async def _place(self, call: Call, project: int) -> WorkspaceId:
+        found = await self._projects.get(project)
         if not await self._authorizer.allows(call.caller, Permission.VIEW_WORKSPACE, found.workspace):
-            raise Hidden(books.not_found(asked.id).message)
+            raise Hidden(books.not_found(project).message)
         return found.workspace
 
     async def columns(self, call: Call, asked: GetColumns) -> ColumnsReply:
@@ -82,12 +97,22 @@ class _Views:
             ranges=[Range(metrics_name=each.name, min=each.least, max=each.greatest) for each in found]
         )  # fmt: skip
 
+    async def metadata(self, call: Call, asked: GetMetadata) -> MetadataReply:
+        project, key = ProjectId(asked.project_id), asked.key
+        found = await self._database.read(
+            lambda connection: project_columns.metadata_values(connection, project, key), is_long=True
+        )
+        return MetadataReply(values=found)
+
 
 def routes(projects: Projects, database: Database, authorizer: Authorizer) -> Sequence[Route]:
     on, each = _Views(projects, database, authorizer), "/api/v1/projects/{id}"
     columns: Rule[GetColumns] = Rule(Permission.VIEW_EXPERIMENTS, on.place)
     ranges: Rule[ProjectNamed] = Rule(Permission.VIEW_EXPERIMENTS, on.place)
+    metadata: Rule[GetMetadata] = Rule(Permission.VIEW_EXPERIMENTS, on.metadata_place)
+    values = "/api/v1/projects/{projectId}/metadata/{key}"
     return (
+        route("GET", values, GetMetadata, MetadataReply, metadata, on.metadata),
         route("GET", f"{each}/columns", GetColumns, ColumnsReply, columns, on.columns),
         route("GET", f"{each}/experiments/metric-ranges", ProjectNamed, RangesReply, ranges, on.ranges),
     )

@@ -254,6 +254,8 @@ async def test_what_tables_of_a_project_can_show(shelf: Shelf) -> None:
     by_name = {each["column"]: (each["location"], each["type"]) for each in found}
     assert by_name["experimentId"] == ("LOCATION_TYPE_RUN", "COLUMN_TYPE_NUMBER")
     assert by_name["hp.lr"] == ("LOCATION_TYPE_RUN_HYPERPARAMETERS", "COLUMN_TYPE_NUMBER")
+    assert await shelf.at("GET", "/projects/1/metadata/team") == {"values": ["blue"]}
+    assert await shelf.at("GET", "/projects/1/metadata/nothing") == {"values": []}
     assert by_name["metadata.team"] == ("LOCATION_TYPE_RUN_METADATA", "COLUMN_TYPE_TEXT")
     ranges = (await shelf.at("GET", "/projects/1/experiments/metric-ranges"))["ranges"]
     assert {"metricsName": "validation.loss.last", "min": 0.0, "max": 7.0} in ranges
