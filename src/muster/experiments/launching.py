@@ -31,9 +31,10 @@ from muster.tasks.task_pods import Cluster, TaskFacts
 
 LONGEST_VARIABLE: Final = 120 * 1024
 """Systems refuse to start a program with a longer one."""
-_USUAL: Final = ("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1",)
+_USUAL: Final = ("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1", "TMPDIR=/tmp")
 """Where users do not say otherwise. Newer PyTorch loads only weights unless it is told to load all; what trainers
-save is more than that, and theirs to trust."""
+save is more than that, and theirs to trust. Ranks meet at sockets in files, whose paths must not be long: a trial has
+a /tmp of its own."""
 
 
 @dataclass(frozen=True, slots=True)

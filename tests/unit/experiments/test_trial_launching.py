@@ -32,9 +32,10 @@ async def test_a_trial_has_what_its_experiment_says() -> None:
     assert (found.resources.shm_bytes, found.resources.is_single_node) == (1024, True)
     assert (found.is_debug, found.preemption_seconds, found.bind_mounts[0].host_path) == (True, 60, "/data")
     assert found.environment.image["cuda"] == "torch"
-    # Resuming needs more than weights; who says otherwise is heard.
-    assert found.environment.variables_of("cpu") == {"A": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
-    assert found.environment.variables_of("cuda") == {"A": "2", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}
+    # Resuming needs more than weights, and sockets short paths; who says otherwise is heard.
+    usual = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "TMPDIR": "/tmp"}
+    assert found.environment.variables_of("cpu") == {"A": "1", **usual}
+    assert found.environment.variables_of("cuda") == {"A": "2", **usual, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}
 
 
 def test_what_is_too_long_for_a_variable_is_refused_before_anything_runs() -> None:
