@@ -91,7 +91,8 @@ def metadata_values(connection: Connection, project: ProjectId, key: str) -> Seq
     if '"' in key:
         raise errors.BadRequest("key: must have no quotation marks")
     value = TextAt(TRIALS.c.metadata, key.split("."))
-    query = select(value).join(EXPERIMENTS, EXPERIMENTS.c.id == TRIALS.c.experiment_id).distinct()
+    of_runs = TRIALS.join(EXPERIMENTS, EXPERIMENTS.c.id == TRIALS.c.experiment_id)
+    query = select(value).select_from(of_runs).distinct()
     chosen = query.where(EXPERIMENTS.c.project_id == project, value.is_not(None)).order_by(value).limit(_LOOKED_AT)
     return [str(found) for found in connection.scalars(chosen)]
 
