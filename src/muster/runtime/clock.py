@@ -15,6 +15,9 @@ from muster.api.meta import Instant
 
 T = TypeVar("T")
 
+EARLY_SECONDS = 1e-6
+"""A loop may wake so much before a timer is due. To wait for the rest could take no time at all, for ever."""
+
 
 class Clock(Protocol):
     def now(self) -> Instant:
@@ -55,7 +58,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(_JumpingSelector(self, patience))
         # How far ahead of a timer the loop counts it as due. The system's nanosecond vanishes in a float once
         # virtual months have passed, and a timer due exactly now would then never fire.
-        self._clock_resolution = 1e-6
+        self._clock_resolution = EARLY_SECONDS
 
     def time(self) -> float:
         return self.virtual_time

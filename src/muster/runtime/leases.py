@@ -12,7 +12,7 @@ from muster.api import coordination, errors, timestamps
 from muster.api.errors import ApiError
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
-from muster.runtime.clock import Clock
+from muster.runtime.clock import EARLY_SECONDS, Clock
 from muster.store.protocol import Create, Patch, Revision, Store, write_one
 
 _log = logging.getLogger(__name__)
@@ -79,7 +79,8 @@ class LeaderElector:
         """Until the leader must step down, unless it renews."""
         if self._held_until is None:
             return 0.0
-        return self._held_until - self._lease_seconds + self._renew_seconds - self._clock.monotonic()
+        left = self._held_until - self._lease_seconds + self._renew_seconds - self._clock.monotonic()
+        return left if left > EARLY_SECONDS else 0.0
 
     async def _attempt(self, seconds: float) -> None:
         """Try once to take or renew the lease: `_held_until` moves on, stays, or is cleared if another holds it."""

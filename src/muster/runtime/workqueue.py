@@ -10,12 +10,9 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from muster.runtime.clock import Clock
+from muster.runtime.clock import EARLY_SECONDS, Clock
 
 K = TypeVar("K", bound=Hashable)
-
-_EARLY_SECONDS = 1e-6
-"""A loop may wake so much before a timer is due. To wait for the rest could take no time at all, for ever."""
 
 
 class WorkQueue(Generic[K]):
@@ -92,7 +89,7 @@ class WorkQueue(Generic[K]):
             self._wake.set()
 
     def _ripen(self) -> None:
-        now = self._clock.monotonic() + _EARLY_SECONDS
+        now = self._clock.monotonic() + EARLY_SECONDS
         while self._timers and self._timers[0][0] <= now:
             due, _, key = heapq.heappop(self._timers)
             if self._due.get(key) == due:

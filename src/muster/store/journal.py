@@ -17,6 +17,12 @@ class Row(NamedTuple):
 class Journal(Protocol):
     """Called by one thread at a time."""
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether `commit` may wait for a disk: it is then called on a thread. Else all is done in one turn of the event
+        loop, and simulations are deterministic."""
+        ...
+
     def load(self) -> tuple[int, Iterable[Row]]:
         """The last revision and every object. Called once, first."""
         ...
@@ -30,7 +36,9 @@ class Journal(Protocol):
 
 
 class NoJournal:
-    """Nothing survives: for tests and simulation."""
+    """Nothing survives: for tests."""
+
+    is_slow = False
 
     def load(self) -> tuple[int, Iterable[Row]]:
         return 0, ()

@@ -21,6 +21,8 @@ INSERT INTO revisions VALUES (1, 0);
 class SqliteJournal:
     """Rows are found by an integer that memory remembers, so a write touches one b-tree and no index."""
 
+    is_slow = True
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._ids: dict[tuple[str, Key], int] = {}

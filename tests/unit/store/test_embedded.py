@@ -22,6 +22,8 @@ from muster.testing.stores import config_map, pod, take
 class FailingJournal:
     """Takes what it is told to take."""
 
+    is_slow = True
+
     def __init__(self) -> None:
         self.is_full = False
         self.rows: list[Row] = []

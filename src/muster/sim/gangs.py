@@ -1,0 +1,69 @@
+"""A gang starts as a whole: it may be bound in part while a decision is carried out, and after a crash until it is
+carried out after all, but not for long."""
+
+from muster.api import core, volcano
+from muster.api.objects import Key, Object
+from muster.cluster.pods import GROUP_ANNOTATION
+from muster.runtime.clock import Clock
+from muster.sim.ledger import Place, Violation
+
+_PATIENCE_SECONDS = 900.0
+
+
+class Gangs:
+    name = "gangs"
+    kinds = frozenset({core.POD, volcano.POD_GROUP})
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._minima: dict[Key, int] = {}
+        self._bound: dict[Key, dict[str, Object]] = {}
+        """By group: pods that have a node, until enough of them have had one."""
+        self._since: dict[Key, float] = {}
+
+    def heard(self, old: Object | None, new: Object | None) -> None:
+        found = new or old
+        assert found is not None
+        if found.kind is volcano.POD_GROUP:
+            self._group_changed(found.key, new)
+            return
+        name = (found.meta.annotations or {}).get(GROUP_ANNOTATION)
+        if not name:
+            return
+        group = Key(found.key.namespace, name)
+        bound = self._bound.setdefault(group, {})
+        if new is None or new.read(core.Pod).status.phase in ("Succeeded", "Failed"):
+            bound.pop(found.uid, None)
+        elif new.read(core.Pod).spec.node_name:
+            bound[found.uid] = new
+        self._judge(group)
+
+    def _group_changed(self, key: Key, group: Object | None) -> None:
+        if group is None:
+            self._minima.pop(key, None)
+            self._since.pop(key, None)
+        else:
+            self._minima[key] = group.read(volcano.PodGroup).spec.min_member or 1
+            self._judge(key)
+
+    def _judge(self, group: Key) -> None:
+        count = len(self._bound.get(group, {}))
+        if 0 < count < self._minima.get(group, 0):
+            self._since.setdefault(group, self._clock.monotonic())
+        else:
+            self._since.pop(group, None)
+
+    def broken(self) -> Violation | None:
+        return self.overdue()
+
+    def overdue(self) -> Violation | None:
+        now = self._clock.monotonic()
+        for group, since in self._since.items():
+            if now - since > _PATIENCE_SECONDS:
+                pods = self._bound[group].values()
+                message = (
+                    f"{len(pods)} of {self._minima[group]} pods of gang {group} have had nodes for {now - since:g} s"
+                )
+                about = (Place(volcano.POD_GROUP.resource, group), *(Place("pods", pod.key) for pod in pods))
+                return Violation(self.name, message, about)
+        return None

@@ -1,0 +1,216 @@
+"""Work for a simulated or measured cluster: documents of every dialect, as users would submit them.
+
+Each generator takes what chance it needs as an argument and says nothing of time; `arrivals` adds that. Pods run
+`work SECONDS [EXIT-CODE]`, which `sim.agents` understands.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import TypeAlias
+
+from muster.api.kueue import names
+from muster.api.raw import Document
+from muster.cluster.pods import GROUP_ANNOTATION
+
+NAMESPACE = "default"
+GPU = "nvidia.com/gpu"
+PRIORITIES: Mapping[str, int] = {"low": 10, "normal": 100, "high": 1000}
+"""PriorityClasses that jobs here name. Workloads take their value from them too."""
+
+Load: TypeAlias = Iterator[Document]
+
+
+def arrivals(load: Iterable[Document], per_minute: float, chance: random.Random) -> Iterator[tuple[float, Document]]:
+    """At random times that are independent of each other, so many a minute on average."""
+    at = 0.0
+    for document in load:
+        at += chance.expovariate(per_minute / 60)
+        yield at, document
+
+
+# Shapes that others measure with
+
+
+def kueue_shapes(queues: Sequence[str], chance: random.Random) -> Load:
+    """As in Kueue's performance test: seven small jobs to two medium ones and one large, one pod each; the larger, the
+    longer it runs and the more it matters."""
+    shapes = (("small", 1, 20.0, "low"), ("medium", 5, 50.0, "normal"), ("large", 20, 100.0, "high"))
+    for number in count():
+        shape, cpus, seconds, priority = chance.choices(shapes, (70, 20, 10))[0]
+        template = a_template(seconds, cpus=cpus, priority=priority)
+        yield a_batch_job(f"{shape}-{number}", template, 1, queue=queues[number % len(queues)])
+
+
+def scheduler_perf_shapes(chance: random.Random) -> Load:
+    """As in Kubernetes' scheduler_perf: lone pods of a tenth of a CPU, some that spread over racks, some that keep away
+    from their like, some that may push others off."""
+    for number in count():
+        kind = chance.choices(("basic", "spread", "apart", "preempting"), (70, 10, 10, 10))[0]
+        template = a_template(
+            chance.uniform(20, 60), milli_cpus=100, priority="high" if kind == "preempting" else "low"
+        )
+        spec, labels = template["spec"], {"shape": kind}
+        if kind == "spread":
+            spec["topologySpreadConstraints"] = [
+                {
+                    "maxSkew": 5,
+                    "topologyKey": "rack",
+                    "whenUnsatisfiable": "ScheduleAnyway",
+                    "labelSelector": {"matchLabels": labels},
+                }
+            ]
+        elif kind == "apart":
+            term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
+            preferred = [{"weight": 100, "podAffinityTerm": term}]
+            spec["affinity"] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+        yield a_pod(f"{kind}-{number}", template, labels=labels)
+
+
+# A mix of all dialects
+
+Maker: TypeAlias = Callable[[str, random.Random, Sequence[str], int], Document]
+
+
+def mixed(queues: Sequence[str], most_gpus: int, chance: random.Random) -> Load:
+    """Jobs of every dialect, none of which asks for more than `most_gpus` GPUs in all."""
+    makers: tuple[Maker, ...] = (_batch_job, _indexed_job, _volcano_job, _pytorch_job, _lone_pod)
+    for number in count():
+        yield chance.choice(makers)(f"j{number}", chance, queues, most_gpus)
+
+
+def _size(chance: random.Random, most: int) -> tuple[int, int]:
+    """Pods, and GPUs of each: few large jobs, many small ones."""
+    gpus = chance.choices((0, 1, 2, 4, 8), (20, 35, 20, 15, 10))[0]
+    gpus = min(gpus, most)
+    return chance.randint(1, max(1, min(6, most // max(gpus, 1)))), gpus
+
+
+def _seconds(chance: random.Random) -> float:
+    return round(min(300.0, chance.expovariate(1 / 60) + 2), 1)
+
+
+def _queue(chance: random.Random, queues: Sequence[str]) -> str:
+    return chance.choice(("", *queues, *queues))
+
+
+def _batch_job(name: str, chance: random.Random, queues: Sequence[str], most: int) -> Document:
+    pods, gpus = _size(chance, most)
+    template = a_template(_seconds(chance), gpus=gpus, priority=chance.choice(tuple(PRIORITIES)))
+    more: Document = {"completions": pods + chance.randrange(3), "backoffLimit": 50}
+    return a_batch_job(name, template, pods, queue=_queue(chance, queues), **more)
+
+
+def _indexed_job(name: str, chance: random.Random, queues: Sequence[str], most: int) -> Document:
+    pods, gpus = _size(chance, most)
+    template = a_template(_seconds(chance), gpus=gpus, priority=chance.choice(tuple(PRIORITIES)))
+    more: Document = {"completions": pods, "completionMode": "Indexed", "backoffLimit": 50}
+    return a_batch_job(name, template, pods, queue=_queue(chance, queues), **more)
+
+
+def _volcano_job(name: str, chance: random.Random, queues: Sequence[str], most: int) -> Document:
+    pods, gpus = _size(chance, most)
+    template = a_template(_seconds(chance), gpus=gpus, priority=chance.choice(tuple(PRIORITIES)))
+    tasks = [{"name": "worker", "replicas": pods, "minAvailable": pods, "template": template}]
+    policies = [{"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"}]
+    spec: Document = {"minAvailable": pods, "tasks": tasks, "policies": policies, "maxRetry": 50}
+    spec["schedulerName"] = "volcano"
+    metadata: Document = {"name": name, "namespace": NAMESPACE}
+    queue = _queue(chance, queues)
+    if queue:
+        metadata["labels"] = {names.QUEUE_LABEL: queue}
+    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def _pytorch_job(name: str, chance: random.Random, queues: Sequence[str], most: int) -> Document:
+    pods, gpus = _size(chance, most)
+    template = a_template(_seconds(chance), gpus=gpus, container="pytorch", priority=chance.choice(tuple(PRIORITIES)))
+    roles: Document = {"Master": {"replicas": 1, "restartPolicy": "OnFailure", "template": template}}
+    if pods > 1:
+        roles["Worker"] = {"replicas": pods - 1, "restartPolicy": "OnFailure", "template": template}
+    metadata: Document = {"name": name, "namespace": NAMESPACE}
+    queue = _queue(chance, queues)
+    if queue:
+        metadata["labels"] = {names.QUEUE_LABEL: queue}
+    spec = {"pytorchReplicaSpecs": roles, "runPolicy": {"backoffLimit": 50}}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": spec}
+
+
+def _lone_pod(name: str, chance: random.Random, queues: Sequence[str], most: int) -> Document:
+    gpus = _size(chance, most)[1]
+    template = a_template(_seconds(chance), gpus=gpus, priority=chance.choice(tuple(PRIORITIES)))
+    queue = _queue(chance, queues)
+    return a_pod(name, template, labels={names.QUEUE_LABEL: queue} if queue else {})
+
+
+# Documents
+
+
+def a_template(
+    seconds: float,
+    *,
+    cpus: int = 1,
+    milli_cpus: int = 0,
+    gpus: int = 0,
+    code: int = 0,
+    priority: str = "normal",
+    container: str = "main",
+) -> Document:
+    asked = {"cpu": f"{milli_cpus}m" if milli_cpus else str(cpus)} | ({GPU: str(gpus)} if gpus else {})
+    main = {
+        "name": container,
+        "image": "simulated",
+        "command": ["work", str(seconds), str(code)],
+        "resources": {"requests": asked, "limits": asked},
+    }
+    return {"spec": {"restartPolicy": "Never", "priorityClassName": priority, "containers": [main]}}
+
+
+def a_batch_job(name: str, template: Document, parallelism: int, *, queue: str = "", **spec: object) -> Document:
+    metadata: Document = {"name": name, "namespace": NAMESPACE}
+    if queue:
+        metadata["labels"] = {names.QUEUE_LABEL: queue}
+    body: Document = {"parallelism": parallelism, "completions": parallelism, "template": template} | spec
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": body}
+
+
+def a_pod(name: str, template: Document, *, labels: Mapping[str, str], group: str = "") -> Document:
+    metadata: Document = {"name": name, "namespace": NAMESPACE, "labels": dict(labels)}
+    if group:
+        metadata["annotations"] = {GROUP_ANNOTATION: group}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def a_priority_class(name: str, value: int) -> Document:
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+
+
+def a_flavor(name: str) -> Document:
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": {}}
+
+
+def a_cluster_queue(name: str, quotas: Sequence[Document], flavor: str, cohort: str, *, preempts: bool) -> Document:
+    """`quotas`: one for each resource that it covers."""
+    covered = [quota["name"] for quota in quotas]
+    groups = [{"coveredResources": covered, "flavors": [{"name": flavor, "resources": list(quotas)}]}]
+    spec: Document = {"namespaceSelector": {}, "resourceGroups": groups}
+    if cohort:
+        spec["cohortName"] = cohort
+    if preempts:
+        reclaim = {"reclaimWithinCohort": "Any"} if cohort else {}
+        spec["preemption"] = {"withinClusterQueue": "LowerPriority", **reclaim}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def a_local_queue(name: str, cluster_queue: str) -> Document:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"clusterQueue": cluster_queue},
+    }

@@ -1,0 +1,368 @@
+"""One simulated run: a plan is carried out on virtual time, and every commit on the way is looked at.
+
+The store, the controllers, the scheduler and the quota engine are the real ones. Simulated are the disk, the network,
+the agents, and time.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+from muster.api import core, errors, kueue, timestamps
+from muster.api.everything import REGISTRY
+from muster.api.kinds import Kind
+from muster.api.objects import Key, Object
+from muster.api.raw import Document
+from muster.runtime.clock import VirtualClock, run_virtual
+from muster.sim import loads
+from muster.sim.agents import Fleet, registration
+from muster.sim.complaints import Complaints
+from muster.sim.connections import Connection, Server, Weather
+from muster.sim.endings import is_over, leftovers
+from muster.sim.gangs import Gangs
+from muster.sim.invariants import Attempts, Capacity, Evictions, Quota
+from muster.sim.ledger import Ledger, Place, Violation
+from muster.sim.plans import (
+    ChangeQuota,
+    CordonNode,
+    CrashPart,
+    CrashPod,
+    CrashProcess,
+    CrashServer,
+    CutOff,
+    Event,
+    FullDisk,
+    JumpClock,
+    LoseNode,
+    Plan,
+    QueueShape,
+    Storm,
+    Submit,
+    Withdraw,
+    document_of,
+)
+from muster.sim.processes import Assemble, Process
+from muster.sim.tape import Commit, Tape
+from muster.store.protocol import Create, Delete, Patch, Selection, Store, Write, write_one
+
+FLAVOR = "plain"
+_LOOK_SECONDS = 10.0
+_SETTLE_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    plan: Plan
+    violation: Violation | None
+    digest: str
+    """Equal for equal runs, bit for bit."""
+    seconds: float
+    """Virtual."""
+    commits: int
+    happened: Counter[str]
+    """Events by kind."""
+    records: list[bytes]
+    """All commits: see `sim.tape`."""
+
+
+def run(plan: Plan, assemble: Assemble) -> Outcome:
+    """The whole plan, until all jobs have ended or something is wrong."""
+
+    async def main(clock: VirtualClock) -> Outcome:
+        with Complaints() as complaints:
+            async with asyncio.TaskGroup() as tasks:
+                world = World(plan, assemble, clock, tasks, complaints)
+                return await world.live()
+
+    return run_virtual(main)
+
+
+class World:
+    def __init__(
+        self, plan: Plan, assemble: Assemble, clock: VirtualClock, tasks: asyncio.TaskGroup, complaints: Complaints
+    ) -> None:
+        self._plan = plan
+        self._assemble = assemble
+        self._clock = clock
+        self._tasks = tasks
+        self._complaints = complaints
+        self._chance = random.Random(plan.seed)  # noqa: S311  a simulation
+        self._gangs = Gangs(clock)
+        self.ledger = Ledger((Capacity(clock), Quota(clock), Attempts(), Evictions(), self._gangs))
+        self._tape = Tape(self._committed)
+        self._alarm = asyncio.Event()
+        self._weather = Weather()
+        self._server = Server(self._tape, clock, self._chance, tasks)
+        self._nodes = {f"n{number}": shape for number, shape in enumerate(plan.nodes)}
+        self._fleet = Fleet(Connection(self._server, self._weather), clock, self._nodes)
+        self._user = Connection(self._server, self._weather)
+        self._admin = Connection(self._server, Weather())
+        self._processes: list[tuple[Process, asyncio.Task[None]]] = []
+        self._started = 0
+        self._underway: dict[asyncio.Task[None], None] = {}
+        self._triggers: list[tuple[int, Callable[[], None]]] = []
+        self._acknowledged: dict[int, tuple[Kind, Key]] = {}
+        self._withdrawn: set[int] = set()
+        self._happened: Counter[str] = Counter()
+
+    async def live(self) -> Outcome:
+        lasting = [self._tasks.create_task(self._prepare(), name="simulation: preparing")]
+        await lasting[0]
+        lasting.append(self._tasks.create_task(self._fleet.run(), name="simulation: agents"))
+        history = self._tasks.create_task(self._history(), name="simulation: history")
+        alarm = self._tasks.create_task(_wait(self._alarm), name="simulation: alarm")
+        await asyncio.wait([history, alarm], return_when=asyncio.FIRST_COMPLETED)
+        seconds = self._clock.monotonic()
+        violation = self.ledger.violation
+        if history.done() and violation is None:
+            violation = history.result()
+        for task in (history, alarm, *lasting, *self._underway, *(task for _, task in self._processes)):
+            task.cancel()
+        self._server.crash("lost")
+        return Outcome(
+            self._plan, violation, self._tape.digest(), seconds, self.ledger.commits, self._happened, self._tape.records
+        )
+
+    # Before
+
+    async def _prepare(self) -> None:
+        await self._server.start()
+        now = timestamps.to_text(self._clock.now())
+        writes: list[Write] = []
+        for name, shape in self._nodes.items():
+            writes += registration(name, shape, now)
+        documents = [loads.a_flavor(FLAVOR)]
+        documents += [loads.a_priority_class(name, value) for name, value in loads.PRIORITIES.items()]
+        for queue in self._plan.queues:
+            documents += [cluster_queue(queue), loads.a_local_queue(queue.name, queue.name)]
+        writes += [Create(REGISTRY.by_document(found["apiVersion"], found["kind"]), found) for found in documents]
+        for write in writes:
+            await write_one(self._admin, write)
+        for number in range(self._plan.processes):
+            self._processes.append(self._start_process(number))
+
+    def _start_process(self, number: int) -> tuple[Process, asyncio.Task[None]]:
+        self._started += 1
+        connection = Connection(self._server, self._weather)
+        identity = f"process-{number}-{self._started}"
+        is_elected = self._plan.processes > 1
+        process = Process(identity, connection, self._clock, self._assemble, is_elected=is_elected)
+        return process, self._tasks.create_task(process.run(), name=identity)
+
+    # While it lasts
+
+    def _committed(self, commit: Commit) -> None:
+        self.ledger.take(commit)
+        if self.ledger.violation is not None:
+            self._alarm.set()
+        due = [act for number, act in self._triggers if number <= self.ledger.commits]
+        self._triggers = [pair for pair in self._triggers if pair[0] > self.ledger.commits]
+        for act in due:
+            act()
+
+    async def _history(self) -> Violation | None:
+        for number, event in enumerate(self._plan.events):
+            await self._clock.sleep(max(0.0, event.at - self._clock.monotonic()))
+            self._happened[type(event).__name__] += 1
+            self._begin(number, event)
+        while self._underway:
+            await asyncio.wait(self._underway)
+        self._triggers = []
+        return await self._come_to_rest()
+
+    def _begin(self, number: int, event: Event) -> None:
+        match event:
+            case Submit():
+                self._go(self._submit(number, event))
+            case Withdraw():
+                self._go(self._withdraw(event.number))
+            case CrashPart():
+                self._after(event.commits, lambda: self._crash_part(event.part))
+            case CrashProcess():
+                self._after(event.commits, lambda: self._go(self._crash_process(event)))
+            case CrashServer():
+                self._after(event.commits, lambda: self._crash_server(event))
+            case CutOff():
+                self._go(self._cut_off(event))
+            case Storm():
+                self._weather.begin(event)
+                self._go(self._later(event.seconds, lambda: self._weather.end(event)))
+            case FullDisk():
+                self._tape.is_full = True
+                self._go(self._later(event.seconds, self._empty_disk))
+            case LoseNode():
+                node = self._node(event.node)
+                self._fleet.lose(node, reboots=event.reboots)
+                self._go(self._later(event.seconds, lambda: self._fleet.bring_back(node)))
+            case CrashPod():
+                self._fleet.crash_pod(event.share)
+            case JumpClock():
+                self._clock.jump(event.seconds)
+            case ChangeQuota():
+                self._go(self._change_quota(event))
+            case CordonNode():
+                self._go(self._cordon(event))
+
+    def _node(self, number: int) -> str:
+        return f"n{number % len(self._nodes)}"
+
+    def _go(self, act: Coroutine[None, None, None]) -> None:
+        task = self._tasks.create_task(act, name="simulation: event")
+        self._underway[task] = None
+        task.add_done_callback(lambda done: self._underway.pop(done, None))
+
+    def _after(self, commits: int, act: Callable[[], None]) -> None:
+        """In the very step in which that commit is made: nobody has been told of it yet."""
+        if commits:
+            self._triggers.append((self.ledger.commits + commits, act))
+        else:
+            act()
+
+    async def _later(self, seconds: float, act: Callable[[], None]) -> None:
+        await self._clock.sleep(seconds)
+        act()
+
+    def _empty_disk(self) -> None:
+        self._tape.is_full = False
+
+    # Users
+
+    async def _submit(self, number: int, event: Submit) -> None:
+        document = document_of(event)
+        kind = REGISTRY.by_document(document["apiVersion"], document["kind"])
+        key = Key(document["metadata"]["namespace"], document["metadata"]["name"])
+        await self._insist(Create(kind, document))
+        self._acknowledged[number] = (kind, key)
+        if key not in self.ledger.objects.get(kind, {}) and kind is not core.POD:
+            self._accuse(Violation("acknowledged", f"{kind.name} {key} was acknowledged and is not there"))
+
+    async def _withdraw(self, number: int) -> None:
+        found = self._acknowledged.get(number)
+        if found is not None:
+            self._withdrawn.add(number)
+            await self._insist(Delete(*found, propagation="Background"))
+
+    async def _insist(self, write: Write) -> None:
+        """Until there is an answer. One that says it has been done already is as good."""
+        while True:
+            try:
+                await write_one(self._user, write)
+            except (errors.AlreadyExists, errors.NotFound):
+                return
+            except (errors.ApiError, OSError) as error:
+                if isinstance(error, errors.Invalid | errors.BadRequest):
+                    raise
+                await self._clock.sleep(1.0)
+            else:
+                return
+
+    # Machines
+
+    def _crash_part(self, number: int) -> None:
+        for process, _ in self._processes:
+            if process.is_leading:
+                process.crash_part(number)
+
+    async def _crash_process(self, event: CrashProcess) -> None:
+        process, task = self._processes[event.process]
+        if process.connection.is_dead:
+            return  # before it could start again
+        process.connection.is_dead = True
+        task.cancel()
+        await self._clock.sleep(event.seconds)
+        self._processes[event.process] = self._start_process(event.process)
+
+    def _crash_server(self, event: CrashServer) -> None:
+        if self._server.store is not None:
+            self._server.crash(event.fate)
+            self._go(self._restart_server(event.seconds))
+
+    async def _restart_server(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        await self._server.start()
+        await self._compare_with_ledger(self._server.reach())
+
+    async def _compare_with_ledger(self, store: Store) -> None:
+        """Restarting from the journal gives the state that was there."""
+        for kind, objects in list(self.ledger.objects.items()):
+            loaded = {found.key: found for found in (await store.list(Selection(kind))).items}
+            differing = sorted(key for key in objects.keys() | loaded.keys() if _raw(objects, key) != _raw(loaded, key))
+            if differing:
+                about = tuple(Place(kind.resource, key) for key in differing[:3])
+                self._accuse(Violation("restart", f"{kind.plural} {differing} came back otherwise", about))
+
+    async def _cut_off(self, event: CutOff) -> None:
+        connection = self._processes[event.process][0].connection
+        connection.is_cut = True
+        await self._clock.sleep(event.seconds)
+        connection.is_cut = False
+
+    # Administrators
+
+    async def _change_quota(self, event: ChangeQuota) -> None:
+        queue = self._plan.queues[event.queue % len(self._plan.queues)]
+        changed = QueueShape(
+            queue.name, queue.cpus, int(queue.gpus * event.share), queue.cohort, queue.borrowing, queue.lending
+        )
+        for shape in (changed, queue):
+            groups = cluster_queue(shape)["spec"]["resourceGroups"]
+            await self._insist(Patch(kueue.CLUSTER_QUEUE, Key("", queue.name), {"spec": {"resourceGroups": groups}}))
+            if shape is changed:
+                await self._clock.sleep(event.seconds)
+
+    async def _cordon(self, event: CordonNode) -> None:
+        key = Key("", self._node(event.node))
+        await self._insist(Patch(core.NODE, key, {"spec": {"unschedulable": True}}))
+        await self._clock.sleep(event.seconds)
+        await self._insist(Patch(core.NODE, key, {"spec": {"unschedulable": None}}))
+
+    # In the end
+
+    def _accuse(self, violation: Violation) -> None:
+        self.ledger.violation = self.ledger.violation or violation
+        self._alarm.set()
+
+    async def _come_to_rest(self) -> Violation | None:
+        """Nothing happens any more: every job must end, and nothing may be left of it."""
+        patience = self._clock.monotonic() + self._plan.patience
+        while (late := self._unfinished()) and self._clock.monotonic() < patience:
+            await self._clock.sleep(_LOOK_SECONDS)
+            found = self._complaints.first or self._gangs.overdue()
+            if found is not None:
+                return found
+        if late:
+            kind, key = late[0]
+            message = (
+                f"{len(late)} jobs have not ended {self._plan.patience:g} s after the last fault: {kind.name} {key}"
+            )
+            return Violation("liveness", message, (Place(kind.resource, key),))
+        await self._clock.sleep(_SETTLE_SECONDS)
+        return self._complaints.first or leftovers(self.ledger, self._fleet.running)
+
+    def _unfinished(self) -> list[tuple[Kind, Key]]:
+        return [
+            (kind, key)
+            for number, (kind, key) in self._acknowledged.items()
+            if number not in self._withdrawn and not is_over(kind, self.ledger.objects.get(kind, {}).get(key))
+        ]
+
+
+def cluster_queue(shape: QueueShape) -> Document:
+    gpus: Document = {"name": loads.GPU, "nominalQuota": str(shape.gpus)}
+    if shape.cohort and shape.borrowing is not None:
+        gpus["borrowingLimit"] = str(shape.borrowing)
+    if shape.cohort and shape.lending is not None:
+        gpus["lendingLimit"] = str(shape.lending)
+    quotas = [{"name": "cpu", "nominalQuota": str(shape.cpus)}, gpus]
+    return loads.a_cluster_queue(shape.name, quotas, FLAVOR, shape.cohort, preempts=shape.preempts)
+
+
+def _raw(objects: dict[Key, Object], key: Key) -> bytes | None:
+    found = objects.get(key)
+    return None if found is None else found.raw
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
