@@ -1,7 +1,8 @@
 """Where trials keep what TensorBoard shows: below their checkpoint storage, as Determined's library puts it there."""
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from sqlalchemy import Connection, select
 
@@ -18,6 +19,9 @@ from muster.records import Database
 from muster.records.tables_experiments import TRIALS
 from muster.tasks.glue.storages import SHARED_PATH, inside_shared
 from muster.tasks.kinds import EventFiles
+
+_MOST_TRIALS: Final = 100
+"""Of one experiment, in one TensorBoard."""
 
 
 def path(cluster: str, experiment: ExperimentId, trial: int | None = None) -> str:
@@ -67,13 +71,28 @@ def _chosen(
     connection: Connection, experiments: Sequence[int], trials: Sequence[int]
 ) -> list[tuple[ExperimentId, TrialId | None]]:
     """Raises NotFound."""
-    found: list[tuple[ExperimentId, TrialId | None]] = [(ExperimentId(id), None) for id in dict.fromkeys(experiments)]
+    found = [each for id in dict.fromkeys(experiments) for each in _of_experiment(connection, ExperimentId(id))]
     for trial in dict.fromkeys(trials):
         experiment = connection.scalar(select(TRIALS.c.experiment_id).where(TRIALS.c.id == trial))
         if experiment is None:
             raise trial_records.not_found(trial)
         found.append((ExperimentId(experiment), TrialId(trial)))
     return found
+
+
+def _of_experiment(
+    connection: Connection, experiment: ExperimentId
+) -> Iterator[tuple[ExperimentId, TrialId | None]]:  # fmt: skip
+    """All that it has and will have; or the best, where that is more than anybody wants to see. Raises NotFound."""
+    about = experiment_records.get(connection, experiment)
+    if about.trial_count <= _MOST_TRIALS:
+        yield experiment, None
+        return
+    metric = TRIALS.c.searcher_metric
+    best = (metric.asc() if about.is_smaller_better else metric.desc()).nulls_last()
+    query = select(TRIALS.c.id).where(TRIALS.c.experiment_id == experiment).order_by(best, TRIALS.c.id)
+    for trial in connection.scalars(query.limit(_MOST_TRIALS)):
+        yield experiment, TrialId(trial)
 
 
 def _seen(storage: Document, path: str) -> str:

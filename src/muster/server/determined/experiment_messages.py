@@ -39,7 +39,8 @@ class State(StrEnum):
 
 
 class Experiment(Message, frozen=True):
-    """`duration`: in seconds. `checkpoint_size`: in bytes."""
+    """`duration`: in seconds. `checkpoint_size`: in bytes. `error`: ours alone; why it has failed, or could not be
+    deleted."""
 
     id: int
     name: str
@@ -47,6 +48,7 @@ class Experiment(Message, frozen=True):
     labels: Sequence[str]
     notes: str
     state: State
+    error: str
     archived: bool
     parent_archived: bool
     job_id: str
@@ -111,6 +113,7 @@ def told(listed: Listed, eyes: Eyes, trials: Sequence[int] = ()) -> Experiment:
         labels=found.labels,
         notes=found.notes,
         state=State[listed.state],
+        error=found.error,
         archived=found.is_archived,
         parent_archived=listed.is_parent_archived,
         job_id=found.job,
@@ -154,6 +157,7 @@ def unmade(config: Document, now: Instant) -> Experiment:
         labels=config.get("labels") or (),
         notes="",
         state=State.UNSPECIFIED,
+        error="",
         archived=False,
         parent_archived=False,
         job_id="",

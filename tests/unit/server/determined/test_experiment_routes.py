@@ -35,7 +35,7 @@ async def test_what_was_created_is_told_with_all_that_the_client_reads(at: Wire)
         "id": 1, "name": "first", "username": "admin", "userId": 1, "projectId": 1, "workspaceId": 1,
         "projectName": "Uncategorized", "archived": False, "searcherType": "single", "searcherMetric": "loss",
         "labels": [], "notes": "", "description": "", "originalConfig": CONFIG, "forkedFrom": None, "endTime": None,
-        "resourcePool": "default", "unmanaged": False, "checkpointSize": "0", "bestTrialId": None,
+        "resourcePool": "default", "unmanaged": False, "checkpointSize": "0", "bestTrialId": None, "error": "",
     }  # fmt: skip
     assert told.items() <= found.items()
     assert found["config"]["hyperparameters"] == found["hyperparameters"]
