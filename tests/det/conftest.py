@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.det.det_client import DET, Det, Forks
+from tests.det.det_experiments import Lab
 from tests.det.det_platform import DetPlatform, det_platform
 from tests.det.det_tasks import Watcher
 
@@ -48,8 +49,14 @@ def watch(platform: DetPlatform, det: Det) -> Watcher:
     return Watcher(platform, det, platform.token(det))
 
 
+@pytest.fixture(scope="module")
+def lab(watch: Watcher) -> Lab:
+    """The administrator's experiments."""
+    return Lab(watch)
+
+
 @pytest.fixture
-def emptied(watch: Watcher) -> Iterator[None]:
+def emptied(lab: Lab) -> Iterator[None]:
     """Nothing runs when a test ends, whatever has become of it."""
     yield
-    watch.end_all()
+    lab.end_all()

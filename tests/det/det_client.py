@@ -197,10 +197,10 @@ class Det:
             check=False,
         )
 
-    def python(self, script: str, timeout: float = 60.0) -> str:
+    def python(self, script: str, *arguments: str, timeout: float = 60.0) -> str:
         """What a script prints that uses the SDK."""
         done = subprocess.run(
-            [PYTHON, "-W", "ignore", "-c", script],
+            [PYTHON, "-W", "ignore", "-c", script, *arguments],
             env=self.environment,
             cwd=self.home,
             capture_output=True,

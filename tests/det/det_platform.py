@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -43,6 +44,8 @@ class DetPlatform:
     options: Sequence[str]
     forks: Forks
     process: subprocess.Popen[bytes]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of the environment that it is started in."""
     pool: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False))
     _users: dict[str, Det] = field(default_factory=dict)
 
@@ -108,7 +111,7 @@ class DetPlatform:
         self.process.wait()
 
     def start(self) -> None:
-        self.process = _start(self.directory, self.port, self.options)
+        self.process = _start(self.directory, self.port, self.options, self.variables)
         wait_ready(self.process, self.data, self.log).close()
 
     def processes(self, mark: str) -> list[psutil.Process]:
@@ -120,11 +123,13 @@ class DetPlatform:
 
 
 @contextlib.contextmanager
-def det_platform(forks: Forks, *options: str) -> Iterator[DetPlatform]:
+def det_platform(
+    forks: Forks, *options: str, variables: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[DetPlatform]:
     with tempfile.TemporaryDirectory(prefix="muster-det-", ignore_cleanup_errors=True) as name:
         directory, port = Path(name), _free_port()
-        process = _start(directory, port, options)
-        platform = DetPlatform(directory, port, options, forks, process)
+        process = _start(directory, port, options, variables)
+        platform = DetPlatform(directory, port, options, forks, process, variables)
         try:
             wait_ready(process, platform.data, platform.log).close()
             yield platform
@@ -136,6 +141,45 @@ def det_platform(forks: Forks, *options: str) -> Iterator[DetPlatform]:
                     left.kill()
 
 
+@dataclass
+class Machine:
+    """Another machine that has joined a platform: an agent in a process of its own, and what it runs."""
+
+    directory: Path
+    process: subprocess.Popen[bytes]
+
+    def lose(self) -> None:
+        """As when its power fails."""
+        self.process.kill()
+        self.process.wait()
+        for left in processes_of(str(self.directory)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                left.kill()
+
+
+@contextlib.contextmanager
+def machine(platform: DetPlatform, name: str, *options: str) -> Iterator[Machine]:
+    """Ready for work."""
+    directory = platform.directory / name
+    directory.mkdir()
+    token = (platform.data / "node-token").read_text().strip()
+    joining = ["--server", platform.master, "--token", token, "--name", name, "--data", str(directory / "data")]
+    with (directory / "agent.log").open("wb") as output:
+        process = subprocess.Popen(
+            [*MUSTER, "agent", *joining, *options],
+            stdout=output,
+            stderr=output,
+            env=_environment(directory, {}),
+            start_new_session=True,
+        )
+    found = Machine(directory, process)
+    try:
+        wait_ready(process, platform.data, directory / "agent.log", nodes=2).close()
+        yield found
+    finally:
+        found.lose()
+
+
 def eventually(what: Any, *, seconds: float = 20.0, every: float = 0.05) -> Any:
     """What it returns, once that is true."""
     deadline = time.monotonic() + seconds
@@ -145,22 +189,26 @@ def eventually(what: Any, *, seconds: float = 20.0, every: float = 0.05) -> Any:
     return value
 
 
-def _start(directory: Path, port: int, options: Sequence[str]) -> subprocess.Popen[bytes]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTER_", "DET_"))}
-    environment = {
-        **kept,
-        "PATH": f"{ENVIRONMENT / 'bin'}:{kept['PATH']}",  # what tasks run: JupyterLab, TensorBoard
-        "XDG_CONFIG_HOME": str(directory / "no-config"),
-        "MUSTER_SECURITY_INITIAL_USER_PASSWORD": PASSWORD,
-    }
+def _start(directory: Path, port: int, options: Sequence[str], variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
     with (directory / "up.log").open("ab") as output:
         return subprocess.Popen(
             [*MUSTER, "up", "--port", str(port), "--data", str(directory / "data"), *options],
             stdout=output,
             stderr=output,
-            env=environment,
+            env=_environment(directory, variables),
             start_new_session=True,
         )
+
+
+def _environment(directory: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTER_", "DET_"))}
+    return {
+        **kept,
+        "PATH": f"{ENVIRONMENT / 'bin'}:{kept['PATH']}",  # what tasks run: JupyterLab, TensorBoard, PyTorch
+        "XDG_CONFIG_HOME": str(directory / "no-config"),
+        "MUSTER_SECURITY_INITIAL_USER_PASSWORD": PASSWORD,
+        **variables,
+    }
 
 
 def _free_port() -> int:

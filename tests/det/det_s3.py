@@ -32,8 +32,8 @@ class Bucket:
             **others,
         }
 
-    def keys(self) -> list[str]:
-        """Read as anybody may: the server asks for no signature."""
+    def objects(self) -> list[str]:
+        """By name, read as anybody may: the server asks for no signature."""
         answer = urllib3.request("GET", f"{self.endpoint}/{self.name}?list-type=2")
         assert answer.status == 200, answer.data
         return [part.split("</Key>")[0] for part in answer.data.decode().split("<Key>")[1:]]
@@ -45,7 +45,7 @@ def bucket(name: str) -> Iterator[Bucket]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     found = Bucket(f"http://127.0.0.1:{port}", name)
-    command = [PYTHON, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [str(PYTHON), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             _make(found)

@@ -86,13 +86,16 @@ def start(data: Path, log: Path, options: Sequence[str]) -> subprocess.Popen[byt
         )
 
 
-def wait_ready(process: subprocess.Popen[bytes], data: Path, log: Path, *, seconds: float = 30.0) -> Client:
+def wait_ready(
+    process: subprocess.Popen[bytes], data: Path, log: Path, *, nodes: int = 1, seconds: float = 30.0
+) -> Client:
+    """Once there are so many nodes, or more, and all of them are."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(errors.ApiError):
             client = Client(connection(data=data))
-            nodes = client.list(NODES)
-            if nodes and all(is_ready(node) for node in nodes):
+            found = client.list(NODES)
+            if len(found) >= nodes and all(is_ready(node) for node in found):
                 return client
             client.close()
         time.sleep(0.05)
