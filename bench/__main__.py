@@ -15,7 +15,7 @@ import bench
 from bench.figures import Figure, Progress, show
 
 _OUT = Path("build/bench")
-_NOT_SUITES = {"__main__", "figures", "jobs_load", "quota_core", "tasks_load", "watching"}
+_NOT_SUITES = {"__main__", "figures", "jobs_load", "quota_core", "tasks_load", "watching", "experiments_load"}
 
 
 def suites() -> list[str]:

@@ -5,7 +5,8 @@ are told to, and go when they are deleted. All of them live in one task, and wha
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from muster.api import coordination, core, timestamps
 from muster.api.objects import Key, Object
@@ -19,15 +20,22 @@ RENEW_SECONDS = 10.0
 _AT_ONCE = 256
 _ADDRESS = "127.0.0.1"
 
+Program: TypeAlias = Callable[[Object], Awaitable[int]]
+"""What a pod does: its exit code."""
+
 
 class SimulatedNodes:
     """`register`, then `run` until cancelled. A pod that was placed on one of them is Running at once, and stays so
-    until it is finished or deleted."""
+    until it is finished or deleted, or its `program` ends."""
 
-    def __init__(self, store: Store, clock: Clock, nodes: Sequence[NodeBuilder]) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, nodes: Sequence[NodeBuilder], program: Program | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
         self._nodes = {node.key.name: node for node in nodes}
+        self._program = program
+        self._tasks: asyncio.TaskGroup | None = None
         self.running: dict[Key, Object] = {}
         """As they were when they were started."""
 
@@ -40,9 +48,9 @@ class SimulatedNodes:
         await self._write(writes)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._renew(), name="simulated nodes: leases")
-            tasks.create_task(self._tend(), name="simulated nodes: pods")
+        async with asyncio.TaskGroup() as self._tasks:
+            self._tasks.create_task(self._renew(), name="simulated nodes: leases")
+            self._tasks.create_task(self._tend(), name="simulated nodes: pods")
 
     async def finish(self, exit_codes: Mapping[Key, int]) -> None:
         """The containers of these pods exit."""
@@ -71,6 +79,7 @@ class SimulatedNodes:
     async def _take(self, changes: Sequence[tuple[Change, Object]]) -> None:
         latest = {pod.key: (change, pod) for change, pod in changes}
         writes: list[Write] = []
+        started: list[Key] = []
         for key, (change, pod) in latest.items():
             view = pod.read(core.Pod)
             if view.spec.node_name not in self._nodes:
@@ -81,9 +90,21 @@ class SimulatedNodes:
                 self.running.pop(key, None)
                 writes.append(Delete(core.POD, key, grace_seconds=0, uid=pod.uid))
             elif view.status.phase in (None, "Pending"):
+                if key not in self.running:
+                    started.append(key)
                 self.running[key] = pod
                 writes.append(_status(pod, _started(view, timestamps.to_text(self._clock.now()))))
         await self._write(writes)
+        if self._program is not None and self._tasks is not None:
+            for key in started:
+                self._tasks.create_task(self._execute(self._program, key), name=f"simulated nodes: {key.name}")
+
+    async def _execute(self, program: Program, key: Key) -> None:
+        """A pod that was deleted meanwhile has ended already."""
+        pod = self.running[key]
+        code = await program(pod)
+        if key in self.running and self.running[key].uid == pod.uid:
+            await self.finish({key: code})
 
     async def _write(self, writes: Sequence[Write]) -> None:
         for start in range(0, len(writes), _AT_ONCE):

@@ -1,7 +1,7 @@
 """Nodes that run nothing behave, as far as a store can tell, as nodes do."""
 
 from muster.api import coordination, core
-from muster.api.objects import Key
+from muster.api.objects import Key, Object
 from muster.runtime.clock import Clock, VirtualClock
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Bind, Create, Delete, Selection, Store
@@ -64,3 +64,24 @@ async def test_a_pod_that_is_deleted_goes_and_leases_are_renewed(clock: VirtualC
             assert not (await store.list(Selection(core.POD))).items
             assert not nodes.running
             assert await renewed(store) != before
+
+
+@on_virtual_time
+async def test_a_pod_runs_for_as_long_as_its_program(clock: VirtualClock) -> None:
+    async def program(pod: Object) -> int:
+        await clock.sleep(5)
+        return 4 if pod.key == KEY else 0
+
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        nodes = SimulatedNodes(store, clock, [a_node("n0").cpu(4)], program)
+        await nodes.register()
+        async with running(nodes.run):
+            other = Key("default", "deleted")
+            await store.write([Create(core.POD, a_pod(key.name).document()) for key in (KEY, other)])
+            await store.write([Bind(core.POD, key, "n0") for key in (KEY, other)])
+            await clock.sleep(4)
+            assert await phase(store) == "Running"
+            await store.write([Delete(core.POD, other, grace_seconds=5)])
+            await clock.sleep(2)
+            assert await phase(store) == "Failed"
+            assert [pod.key for pod in (await store.list(Selection(core.POD))).items] == [KEY]
