@@ -15,7 +15,7 @@ from muster.accounts.projects import ProjectId
 from muster.accounts.services import AccountServices
 from muster.api import errors
 from muster.api.raw import JSON, Document
-from muster.experiments import course_records, creating, experiment_records, searches
+from muster.experiments import course_records, creating, experiment_records, labels, searches
 from muster.experiments.config import parsing, yaml_text
 from muster.experiments.config.overriding import overridden
 from muster.experiments.contract import ExperimentPatch
@@ -31,8 +31,6 @@ from muster.runtime.clock import Clock
 from muster.store.protocol import Store
 from muster.tasks import priorities
 
-_LONGEST_LABEL: Final = 254
-_MOST_LABELS: Final = 1000
 _CONTINUED: Final = ("single", "random", "grid")
 """What these try does not depend on how others fared."""
 
@@ -183,10 +181,10 @@ def _check(wanted: ExperimentPatch) -> None:
         if text is not None:
             names.checked_text(field, text)
     if wanted.labels is not None:
-        if len(wanted.labels) > _MOST_LABELS:
-            raise errors.BadRequest(f"labels: at most {_MOST_LABELS}, found {len(wanted.labels)}")
+        if len(wanted.labels) > labels.MOST:
+            raise errors.BadRequest(f"labels: at most {labels.MOST}, found {len(wanted.labels)}")
         for place, label in enumerate(wanted.labels):
-            names.checked(f"labels[{place}]", label, longest=_LONGEST_LABEL)
+            names.checked(f"labels[{place}]", label, longest=labels.LONGEST)
     if wanted.priority is not None and not 1 <= wanted.priority <= 99:
         raise errors.BadRequest(f"resources.priority: must be from 1 to 99, found {wanted.priority}")
     if wanted.weight is not None and not 0 < wanted.weight <= 1e6:

@@ -160,7 +160,7 @@ def _text(field: Field, column: Column) -> ColumnElement[bool]:
 
 def contains(value: ColumnElement[object], text: str) -> ColumnElement[bool]:
     """In whatever case."""
-    return func.lower(value).contains(text.lower(), autoescape=True)
+    return value.icontains(text, autoescape=True)
 
 
 def _labels(field: Field, column: Column) -> ColumnElement[bool]:
@@ -253,12 +253,16 @@ def of_experiments(now: Instant) -> Columns:
         "progress": Column("Progress", Kind.NUMBER, own.progress * 100),
         "checkpointSize": Column("Checkpoint Size", Kind.NUMBER, own.checkpoint_bytes),
         "checkpointCount": Column("Checkpoints", Kind.NUMBER, own.checkpoint_count),
-        "user": Column("User", Kind.USER, own.user_id),
+        "user": Column("User", Kind.USER, own.user_id, order=_username()),
         "projectId": Column("Project ID", Kind.NUMBER, own.project_id),
         "externalExperimentId": Column("External Experiment ID", Kind.TEXT, own.external_id),
         "archived": Column("Archived", Kind.FLAG, own.is_archived),
     }
     return Columns(named, _of_its_trials)
+
+
+def _username() -> ColumnElement[object]:
+    return select(USERS.c.username).where(USERS.c.id == EXPERIMENTS.c.user_id).scalar_subquery()
 
 
 def _of_its_trials(name: str, is_number: bool) -> Column | None:
@@ -307,7 +311,7 @@ def of_runs(now: Instant) -> Columns:
         "checkpointSize": Column("Checkpoint Size", Kind.NUMBER, own.checkpoint_bytes),
         "checkpointCount": Column("Checkpoints", Kind.NUMBER, own.checkpoint_count),
         "restarts": Column("Restarts", Kind.NUMBER, own.restarts),
-        "user": Column("User", Kind.USER, above.user_id),
+        "user": Column("User", Kind.USER, above.user_id, order=_username()),
         "projectId": Column("Project ID", Kind.NUMBER, above.project_id),
         "isExpMultitrial": Column("Part of Search", Kind.FLAG, is_of_search),
         "externalExperimentId": Column("External Experiment ID", Kind.TEXT, above.external_id),

@@ -15,8 +15,8 @@ from muster.experiments.log_keeping import LogKeeping
 from muster.experiments.places import Places
 from muster.experiments.states import ExperimentId
 from muster.server.determined import acting, experiment_messages
-from muster.server.determined.experiment_messages import State
-from muster.server.determined.paging import Id
+from muster.server.determined.experiment_messages import Labels, State
+from muster.server.determined.paging import Id, Ids
 from muster.server.determined.routing import Call, Message, Nothing, Route, Rule, known, route
 
 Act: TypeAlias = Callable[[By, ExperimentId], Awaitable[None]]
@@ -39,19 +39,19 @@ class RetainLogs(Message, frozen=True):
 class BulkFilters(Message, frozen=True):
     name: str = ""
     description: str = ""
-    labels: Sequence[str] = ()
+    labels: Labels = ()
     archived: bool | None = None
     states: Sequence[State] = ()
-    user_ids: Sequence[Id] = ()
+    user_ids: Ids = ()
     project_id: Id = 0
-    excluded_experiment_ids: Sequence[Id] = ()
+    excluded_experiment_ids: Ids = ()
 
 
 class Many(Message, frozen=True):
     """`filters`: instead of numbers."""
 
     project_id: Id = 0
-    experiment_ids: Sequence[Id] = ()
+    experiment_ids: Ids = ()
     filters: BulkFilters | None = None
 
 

@@ -17,9 +17,9 @@ from muster.records import Database
 from muster.records.paging import Page
 from muster.runtime.clock import Clock
 from muster.server.determined import experiment_messages, paging, trials
-from muster.server.determined.experiment_messages import Experiment, State
+from muster.server.determined.experiment_messages import Experiment, Labels, State
 from muster.server.determined.ordering import OrderBy
-from muster.server.determined.paging import Id, Paged, Pagination
+from muster.server.determined.paging import Id, Ids, Paged, Pagination
 from muster.server.determined.routing import Call, Message, Route, known, route
 from muster.server.determined.trials import Trial
 
@@ -68,11 +68,11 @@ class GetExperiments(Paged, frozen=True):
 
     name: str = ""
     description: str = ""
-    labels: Sequence[str] = ()
+    labels: Labels = ()
     archived: bool | None = None
     states: Sequence[State] = ()
     users: Sequence[str] = ()
-    user_ids: Sequence[Id] = ()
+    user_ids: Ids = ()
     project_id: Id = 0
     sort_by: SortBy = SortBy.UNSPECIFIED
     order_by: OrderBy = OrderBy.UNSPECIFIED
@@ -80,8 +80,8 @@ class GetExperiments(Paged, frozen=True):
     from_: Id | None = msgspec.field(default=None, name="experimentIdFilter.gte")
     below: Id | None = msgspec.field(default=None, name="experimentIdFilter.lt")
     up_to: Id | None = msgspec.field(default=None, name="experimentIdFilter.lte")
-    including: Sequence[Id] = msgspec.field(default=(), name="experimentIdFilter.incl")
-    without: Sequence[Id] = msgspec.field(default=(), name="experimentIdFilter.notIn")
+    including: Ids = msgspec.field(default=(), name="experimentIdFilter.incl")
+    without: Ids = msgspec.field(default=(), name="experimentIdFilter.notIn")
     show_trial_data: bool = False
 
 

@@ -3,6 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+import msgspec
 
 from muster.accounts.authorizing import Authorizer
 from muster.accounts.callers import Caller, WorkspaceId
@@ -14,6 +17,9 @@ from muster.experiments.config import showing
 from muster.experiments.listing import Listed
 from muster.server.determined import acting
 from muster.server.determined.routing import Message
+
+Labels: TypeAlias = Annotated[Sequence[str], msgspec.Meta(max_length=100)]
+"""That something is looked for by: all of them."""
 
 
 class State(StrEnum):
@@ -99,7 +105,7 @@ async def eyes(authorizer: Authorizer, caller: Caller, now: Instant) -> Eyes:
 
 def states(asked: Sequence[State]) -> list[str]:
     """As the records name them."""
-    return [state.name for state in asked if state is not State.UNSPECIFIED]
+    return [state.name for state in dict.fromkeys(asked) if state is not State.UNSPECIFIED]
 
 
 def told(listed: Listed, eyes: Eyes, trials: Sequence[int] = ()) -> Experiment:

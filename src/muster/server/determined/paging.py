@@ -11,6 +11,8 @@ from muster.server.determined.routing import Message
 T = TypeVar("T")
 _HIGHEST: Final = 2**31 - 1
 Id: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_HIGHEST)]
+Ids: TypeAlias = Annotated[Sequence[Id], msgspec.Meta(max_length=10_000)]
+"""As many as one query of a database can name."""
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=-_HIGHEST, le=_HIGHEST)]
 
 

@@ -16,7 +16,7 @@ from muster.runtime.clock import Clock
 from muster.server.determined import acting, experiment_actions, paging
 from muster.server.determined.experiment_actions import ManyReply
 from muster.server.determined.experiment_messages import State
-from muster.server.determined.paging import Id, Paged, Pagination
+from muster.server.determined.paging import Id, Ids, Paged, Pagination
 from muster.server.determined.routing import Call, Message, Route, known, route
 
 
@@ -79,7 +79,7 @@ class ManyRuns(Message, frozen=True):
     """`filter`: instead of numbers."""
 
     project_id: Id = 0
-    run_ids: Sequence[Id] = ()
+    run_ids: Ids = ()
     filter: str = ""
 
 
@@ -88,7 +88,7 @@ class MoveRuns(Message, frozen=True):
 
     source_project_id: Id = 0
     destination_project_id: Id = 0
-    run_ids: Sequence[Id] = ()
+    run_ids: Ids = ()
     filter: str = ""
     skip_multitrial: bool = False
 

@@ -34,7 +34,7 @@ async def shelf(at: Wire) -> Shelf:
     await at.person("ann", "Editor", 1)
     await at.create(CONFIG + "labels: [red, blue]\ndescription: about cats\n")
     await at.create(SEARCH + "labels: [red]\n")
-    await at.create(CONFIG.replace("first", "third 100%"))
+    await at.create(CONFIG.replace("first", "third 100% Ä"))
     await at.create(CONFIG.replace("first", "fourth"), by="ann", activate=False)
     trials = {
         id: [trial["id"] for trial in await at.trials(id, count)] for id, count in ((1, 1), (2, 3), (3, 1), (4, 1))
@@ -61,7 +61,7 @@ async def test_lists_are_narrowed_and_ordered(shelf: Shelf) -> None:
     assert await ids(states=["STATE_RUNNING", "STATE_COMPLETED"]) == [1, 2, 3]
     assert await ids(states="STATE_QUEUED") == []
     assert await ids(name="IRST") == await ids(description="Cats") == [1]
-    assert await ids(name="100%") == [3]
+    assert await ids(name="100%") == await ids(name="Ä") == [3]
     assert await ids(name="1_0%") == []
     assert await ids(projectId=1, orderBy="ORDER_BY_DESC") == [4, 3, 2, 1]
     assert await ids(projectId=99) == []
@@ -77,6 +77,8 @@ async def test_lists_are_narrowed_and_ordered(shelf: Shelf) -> None:
     page = (await shelf.at("GET", "/experiments", limit=3, offset=1))["pagination"]
     assert page == {"offset": 1, "limit": 3, "startIndex": 1, "endIndex": 4, "total": 4}
     assert "states" in await shelf.at.refusal("GET", "/experiments", states="STATE_MAYBE")
+    many = {"experimentIds": list(range(20_000))}
+    assert "experimentIds" in await shelf.at.refusal("POST", "/projects/1/experiments/kill", many)
 
 
 def a_filter(*children: object, conjunction: str = "and", archived: bool = True) -> str:
@@ -126,6 +128,7 @@ async def test_experiments_are_searched_in_the_filter_language(shelf: Shelf) -> 
     assert await ids({"kind": "group", "conjunction": "or", "children": []}, conjunction="or") == [4, 3, 2, 1]
     # In which order.
     assert await ids(sort="name=asc") == [1, 4, 2, 3]
+    assert await ids(sort="user=desc,id=asc") == [4, 1, 2, 3]
     assert await ids(sort="validation.loss=desc,id=asc") == [3, 2, 1, 4]
     assert await ids(f("id", "!=", 2), sort="hp.lr=asc,name=desc") == [3, 4, 1]
     for column in filter_columns.of_experiments(Instant(0)).named:
@@ -185,7 +188,7 @@ async def test_runs_are_searched_across_experiments(shelf: Shelf) -> None:
     [run] = (await shelf.at("POST", "/runs", {"filter": a_filter(f("id", "=", of[3][0])), "limit": 1}))["runs"]
     told = {"id": of[3][0], "state": "STATE_COMPLETED", "searcherMetricValue": 7.0, "projectId": 1, "workspaceId": 1}
     assert told.items() <= run.items()
-    assert (run["experiment"]["name"], run["experiment"]["isMultitrial"]) == ("third 100%", False)
+    assert (run["experiment"]["name"], run["experiment"]["isMultitrial"]) == ("third 100% Ä", False)
 
 
 async def test_many_experiments_at_once(shelf: Shelf) -> None:
