@@ -50,7 +50,8 @@ class WorkQueue(Generic[K]):
         if seconds <= 0:
             self.add(key)
             return
-        due = self._clock.monotonic() + seconds
+        # Not so soon that it would be due at once: whoever asks for the rest of a time again would never see it pass.
+        due = self._clock.monotonic() + max(seconds, 2 * EARLY_SECONDS)
         if due >= self._due.get(key, float("inf")):
             return
         self._due[key] = due

@@ -179,7 +179,7 @@ class _Run:
         due = self._engine.next_due()
         seconds = _LONGEST_SLEEP if due is None else min(max(due - self._clock.now(), 0.0), _LONGEST_SLEEP)
         try:
-            async with asyncio.timeout(seconds or 0.001):
+            async with asyncio.timeout(max(seconds, 0.001)):
                 await self._news.wait()
         except TimeoutError:
             return

@@ -193,7 +193,7 @@ class _Run:
         due = min((time for time in times if time is not None), default=now + _LONGEST_SLEEP)
         seconds = max(0.0, min(due - now, _LONGEST_SLEEP))
         try:
-            async with asyncio.timeout(seconds or 0.001):
+            async with asyncio.timeout(max(seconds, 0.001)):
                 await self._news.wait()
         except TimeoutError:
             return

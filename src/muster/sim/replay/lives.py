@@ -13,6 +13,7 @@ class Life:
     left: float
     """Seconds that it still has to run, as of its last start."""
     nodes: tuple[tuple[str, int], ...] = ()
+    """Where it runs, or ran last, each with its GPUs there."""
     started: float | None = None
     first_started: float | None = None
     ended: float | None = None
@@ -41,7 +42,7 @@ class Life:
         return now + self.left
 
     def end(self, now: float) -> None:
-        self.started, self.ended, self.nodes = None, now, ()
+        self.started, self.ended = None, now
 
     def preempt(self, now: float, checkpoint_seconds: float) -> None:
         """It waits again, and has what it had done at its last checkpoint."""
@@ -50,7 +51,7 @@ class Life:
         kept = ran // checkpoint_seconds * checkpoint_seconds if checkpoint_seconds else 0.0
         self.left -= kept
         self.lost += ran - kept
-        self.started, self.nodes = None, ()
+        self.started = None
 
 
 @dataclass(slots=True, eq=False)

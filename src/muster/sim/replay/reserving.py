@@ -7,6 +7,7 @@ let in; what a taint keeps out, the engine need not be told.
 
 from collections.abc import Sequence
 from itertools import islice
+from math import inf
 from typing import Final
 
 from muster.sim.replay.deciding import Decider
@@ -65,6 +66,13 @@ class Reserving:
 
     # What follows
 
+    def next_due(self) -> float:
+        """When nodes have to be reserved though nothing happens."""
+        oldest = next(iter(self._large), None)
+        if oldest is None or self._reservation is not None:
+            return inf
+        return self._lives[oldest].job.arrives + self._options.bound_seconds
+
     def step(self, now: float) -> bool:
         """Whether something has changed that the engine should decide about."""
         if self._let_in:
@@ -84,9 +92,9 @@ class Reserving:
         self._counted_to = now
 
     def _reserve(self, now: float) -> bool:
-        oldest = next(iter(self._large), None)
-        if oldest is None or now - self._lives[oldest].job.arrives < self._options.bound_seconds:
+        if now < self.next_due():
             return False
+        oldest = next(iter(self._large))
         job = self._lives[oldest].job
         places = {name: Place(free, self._tenants(name)) for name, free in self._free.items()}
         self._reservation = reserve(oldest, *self._pods[job.gpus], places, now)

@@ -74,7 +74,8 @@ class _Replay:
             heappop(self._ends)
         jobs = self._setup.trace.jobs
         arrival = jobs[self._arrived].arrives if self._arrived < len(jobs) else inf
-        return min(arrival, self._ends[0][0] if self._ends else inf)
+        due = self._reserving.next_due() if self._reserving is not None else inf
+        return min(arrival, due, self._ends[0][0] if self._ends else inf)
 
     def _is_stale(self, _when: float, job: int, attempt: int) -> bool:
         life = self._lives[job]
