@@ -27,7 +27,8 @@ class WorkQueue(Generic[K]):
         self._timers: list[tuple[float, int, K]] = []  # entries that `_due` no longer agrees with are stale
         self._serial = 0  # keys need not be comparable
         self._failures: dict[K, int] = {}
-        self._wake = asyncio.Event()
+        self._waiting: deque[asyncio.Future[None]] = deque()  # workers without work, the one that waits longest first
+        self._alarm: asyncio.TimerHandle | None = None  # while somebody waits: when the next key is due
         self.adds = 0
         self.retries = 0
 
@@ -43,7 +44,7 @@ class WorkQueue(Generic[K]):
         self.adds += 1
         if key not in self._active:
             self._ready.append(key)
-            self._wake.set()
+            self._wake_one()
 
     def add_after(self, key: K, seconds: float) -> None:
         """Add `key` once `seconds` have passed; of several such wishes the earliest counts."""
@@ -57,7 +58,8 @@ class WorkQueue(Generic[K]):
         self._due[key] = due
         self._serial += 1
         heapq.heappush(self._timers, (due, self._serial, key))
-        self._wake.set()
+        if self._waiting:
+            self._set_alarm()
 
     def retry(self, key: K) -> float:
         """Add `key` after its backoff, which doubles with each call until `forget`. Answers the delay."""
@@ -87,7 +89,7 @@ class WorkQueue(Generic[K]):
         self._active.discard(key)
         if key in self._dirty:
             self._ready.append(key)
-            self._wake.set()
+            self._wake_one()
 
     def _ripen(self) -> None:
         now = self._clock.monotonic() + EARLY_SECONDS
@@ -98,11 +100,38 @@ class WorkQueue(Generic[K]):
                 self.add(key)
 
     async def _news(self) -> None:
-        """Until something was added or the next timer is due. Every waiting worker wakes and looks."""
-        self._wake.clear()
-        delay = self._timers[0][0] - self._clock.monotonic() if self._timers else None
+        """Until there is a key for this worker. Only one wakes for each: to wake all of them would cost more than the
+        work itself."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        self._set_alarm()
         try:
-            async with asyncio.timeout(delay):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+            await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():
+                self._wake_one()  # it was woken for a key, which is now another's
+            raise
+
+    def _wake_one(self) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _set_alarm(self) -> None:
+        if not self._timers:
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + max(self._timers[0][0] - self._clock.monotonic(), 0.0)
+        if self._alarm is not None:
+            if self._alarm.when() <= due:
+                return
+            self._alarm.cancel()
+        self._alarm = loop.call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._ripen()
+        if self._waiting:
+            self._set_alarm()

@@ -118,7 +118,7 @@ class Fleet:
 
     async def _reconcile(self, key: Key) -> float | None:
         pod = self._pods.get(key)
-        if pod is None or _node_of(pod) in self._away:
+        if pod is None or _node_of(pod) not in self._shapes or _node_of(pod) in self._away:
             return None
         view = pod.read(core.Pod)
         process = self._processes.get(pod.uid)
