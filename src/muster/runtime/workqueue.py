@@ -28,7 +28,8 @@ class WorkQueue(Generic[K]):
         self._serial = 0  # keys need not be comparable
         self._failures: dict[K, int] = {}
         self._waiting: deque[asyncio.Future[None]] = deque()  # workers without work, the one that waits longest first
-        self._alarm: asyncio.TimerHandle | None = None  # while somebody waits: when the next key is due
+        self._alarm: asyncio.TimerHandle | None = None  # while somebody waits: for when the next key is due
+        self._alarm_at = 0.0  # by the loop's time; kept here, since uvloop's handles of what is due already do not tell
         self.adds = 0
         self.retries = 0
 
@@ -125,10 +126,10 @@ class WorkQueue(Generic[K]):
         loop = asyncio.get_running_loop()
         due = loop.time() + max(self._timers[0][0] - self._clock.monotonic(), 0.0)
         if self._alarm is not None:
-            if self._alarm.when() <= due:
+            if self._alarm_at <= due:
                 return
             self._alarm.cancel()
-        self._alarm = loop.call_at(due, self._ring)
+        self._alarm, self._alarm_at = loop.call_at(due, self._ring), due
 
     def _ring(self) -> None:
         self._alarm = None

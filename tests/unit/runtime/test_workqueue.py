@@ -1,11 +1,13 @@
 import asyncio
+import time
 from collections import defaultdict
 
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.runtime.clock import VirtualClock, run_virtual
+from muster.runtime.clock import SystemClock, VirtualClock, run_virtual
 from muster.runtime.workqueue import WorkQueue
 from muster.testing.virtual import on_virtual_time
 
@@ -188,3 +190,19 @@ def test_workers_that_a_loop_wakes_a_hair_too_early_do_not_spin() -> None:
         assert [worker.result() for worker in workers if not worker.cancelled()] == ["a"]
 
     run_virtual(main)
+
+
+def test_what_is_due_at_once_is_no_trouble_for_uvloop() -> None:
+    """Whose handles do not say when they are due, where that is now."""
+
+    async def main() -> list[str]:
+        queue: WorkQueue[str] = WorkQueue(SystemClock())
+        waiting = asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        for delay in (0.001, 0.0, 0.002):
+            queue.add_after(f"in {delay}", delay)
+            time.sleep(0.003)  # the loop is busy until it is due
+            queue.add_after("then", 0.0001)
+        return [await asyncio.wait_for(waiting, 5), await asyncio.wait_for(queue.get(), 5)]
+
+    assert len(set(uvloop.run(main()))) == 2
