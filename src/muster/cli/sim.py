@@ -2,7 +2,7 @@
 
 import click
 
-from muster.cli import sim_replay
+from muster.cli import sim_replay, sim_run
 
 
 @click.group()
@@ -15,8 +15,9 @@ def command() -> None:
     \b
     Examples:
       muster sim replay trace.csv --nodes 64x8 --compare
+      muster sim run --seeds 200
     """
 
 
-for _each in (sim_replay.replay_command,):
+for _each in (sim_replay.replay_command, sim_run.run_command):
     command.add_command(_each)

@@ -1,0 +1,114 @@
+"""Bugs planted in the control plane, one line each, and a seed under which the simulation finds each of them.
+
+`python -m tests.simulation.mutations` looks for the seeds anew: a change of the plans, or of what is simulated, moves them.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from muster.assembly.controlling import controllers
+from muster.cluster.devices import DeviceLedger
+from muster.controllers.jobs.currency import Currency
+from muster.controllers.quota.writer import Writer
+from muster.controllers.scheduling import binder, evicting
+from muster.placement.engine import Engine as PlacementEngine
+from muster.quota.engine import Engine as QuotaEngine
+from muster.quota.state import QuotaState
+from muster.runtime.informers import Informer
+from muster.runtime.workqueue import WorkQueue
+from muster.sim import planning, world
+from muster.sim.ledger import Violation
+from muster.store.embedded import EmbeddedStore
+
+MOST_SEEDS = 500
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """`broken` takes the place of `owner.name`, which it may call."""
+
+    story: str
+    owner: object
+    name: str
+    broken: Callable[[Callable[..., object]], Callable[..., object]]
+    seed: int
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        original = getattr(self.owner, self.name)
+        setattr(self.owner, self.name, self.broken(original))
+        try:
+            yield
+        finally:
+            setattr(self.owner, self.name, original)
+
+    def found(self, seed: int) -> Violation | None:
+        with self.planted():
+            return world.run(planning.plan(seed), controllers).violation
+
+
+def nothing(_: Callable[..., object]) -> Callable[..., object]:
+    return lambda *_, **__: None
+
+
+def answers(value: object) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    return lambda _: lambda *_, **__: value
+
+
+MUTATIONS = (
+    Mutation("a lost requeue: what fails once is never tried again", WorkQueue, "retry", answers(0.0), 0),
+    Mutation("a double bind: what is being bound takes no room", PlacementEngine, "assume", nothing, 0),
+    Mutation("a leak of quota: what an evicted workload held stays taken", QuotaEngine, "_release", nothing, 0),
+    Mutation("a missed wake-up: nobody is told that quota is free", QuotaEngine, "_make_room", nothing, 0),
+    Mutation("quota given twice: what is admitted is not counted", QuotaState, "add_usage", nothing, 0),
+    Mutation("half a gang: a bind that is refused for now is given up", binder, "_is_passing", answers(False), 0),
+    Mutation("a refused admission is believed", Writer, "read_answers", nothing, 0),
+    Mutation("a list after a broken watch does not show what has gone", Informer, "_take_list", lambda take: (
+        lambda self, page: take(self, type(page)([*page.items, *(
+            found for key, found in self._objects.items() if key not in {item.key for item in page.items}
+        )], page.revision))
+    ), 0),
+    Mutation("a write is acknowledged though the disk has refused it", EmbeddedStore, "_make_durable", lambda make: (
+        _swallowing(make)
+    ), 0),
+    Mutation("victims are evicted, and nobody is promised their place", evicting, "_nominate", lambda _: (
+        lambda pod, node: evicting.Patch(
+            evicting.core.POD, pod.key, {"metadata": {"uid": pod.uid}}, subresource="status", options=evicting.OPTIONS
+        )
+    ), 0),
+    Mutation("one GPU is given to two pods", DeviceLedger, "pod_assigned", nothing, 0),
+    Mutation("pods are made again before the first are seen", Currency, "wait_for", lambda _: _at_once, 0),
+)  # fmt: skip
+
+
+async def _at_once(self: Currency, key: object) -> float:  # noqa: ARG001, RUF029
+    return 0.0
+
+
+def _swallowing(make: Callable[..., object]) -> Callable[..., object]:
+    async def durable(self: EmbeddedStore, entries: object, revision: int) -> None:
+        try:
+            await make(self, entries, revision)  # type: ignore[misc]
+        except Exception:  # noqa: S110  the planted bug
+            pass
+
+    return durable
+
+
+def main(most: int) -> None:
+    for number, mutation in enumerate(MUTATIONS):
+        if len(sys.argv) > 2 and str(number) not in sys.argv[2:]:
+            continue
+        for seed in range(most):
+            found = mutation.found(seed)
+            if found is not None:
+                print(f"{number} {mutation.story}: seed {seed}: {found}", flush=True)  # noqa: T201
+                break
+        else:
+            print(f"{number} {mutation.story}: not found in {most} seeds", flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else MOST_SEEDS)
