@@ -13,6 +13,7 @@ from typing import Final
 from muster.api import conditions, core, kueue, node, timestamps
 from muster.api.meta import Instant, ObjectMeta
 from muster.api.scalars import ResourceList
+from muster.quota import waking
 from muster.quota.cycle import Cycle
 from muster.quota.decisions import Admission, CycleResult, Eviction, Replacement, Requeue
 from muster.quota.entries import Standing
@@ -64,7 +65,8 @@ class Engine:
         self._assumed: dict[str, WorkloadInfo | None] = {}  # by key, what it held before
         self._evicting: set[str] = set()  # told to stop by us, and not yet seen to have been
         self._dirty: dict[str, None] = {}  # queues where something happened, in that order
-        self._to_flush: dict[str, None] = {}  # queues whose neighbours may fit now
+        self._to_flush: dict[str, None] = {}  # queues in whose trees other verdicts may be reached now
+        self._to_wake: dict[str, None] = {}  # queues whose neighbours may fit now, if they need no more than was freed
         self._cohorts_to_flush: dict[str, None] = {}
         self._has_freed_nodes = False
         self._short_of_nodes: set[str] = set()  # queues where quota would do, and places are missing
@@ -155,7 +157,7 @@ class Engine:
     def _make_room(self, info: WorkloadInfo) -> None:
         """Whoever shares quota with that queue, or places workloads on the same nodes, may fit now."""
         self.state.make_room(info.queue)
-        self.flush([info.queue])
+        self._to_wake[info.queue] = None
         if info.usage.topology:
             self._has_freed_nodes = True
 
@@ -298,19 +300,24 @@ class Engine:
     def _flush_now(self, now: Instant) -> None:
         self.state.settle()
         if self._has_freed_nodes:
-            self.flush(self._short_of_nodes)
+            self._to_wake.update(dict.fromkeys(sorted(self._short_of_nodes)))
             self._short_of_nodes.clear()
         for name in self._cohorts_to_flush:
             node = self.state.tree.cohorts.get(name)
             if node is not None:
                 self.flush(queue.name for queue in node.root().queues())
-        if self._to_flush:
-            self.pending.flush(self._to_flush, now)
-            for name in self._to_flush:
-                self._touch(name)
+        for queues, may_fit in ((self._to_flush, None), (self._to_wake, self._may_fit)):
+            if queues:
+                self.pending.flush(queues, now, may_fit)
+                for name in queues:
+                    self._touch(name)
+                queues.clear()
         self._has_freed_nodes = False
         self._cohorts_to_flush.clear()
-        self._to_flush.clear()
+
+    def _may_fit(self, queue: str, info: WorkloadInfo) -> bool:
+        known = self.state.queues.get(queue)
+        return known is None or waking.may_fit(known, info)
 
     # Deciding
 
@@ -320,7 +327,7 @@ class Engine:
 
     def has_work(self, now: Instant) -> bool:
         due = self.next_due()
-        is_told = self._dirty or self._to_flush or self._cohorts_to_flush or self._has_freed_nodes
+        is_told = self._dirty or self._to_flush or self._to_wake or self._cohorts_to_flush or self._has_freed_nodes
         return bool(is_told) or (due is not None and due <= now)
 
     def next_due(self) -> Instant | None:

@@ -6,7 +6,7 @@ first stands in the queue's order; when that one leaves, the next takes its plac
 them could have come before it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeAlias
@@ -101,9 +101,12 @@ class Crowds:
             del self._closed[crowd.id]
         return crowd.is_open
 
-    def open(self, namespaces: frozenset[str]) -> tuple[int, list[WorkloadInfo]]:
-        """All of these namespaces. How many are active then, and those who stand in front."""
-        opened = [crowd for crowd in self._closed.values() if crowd.namespace in namespaces]
+    def open(self, namespaces: frozenset[str], hopeless: Set[str] = frozenset()) -> tuple[int, list[WorkloadInfo]]:
+        """All of these namespaces, but for shapes that are `hopeless`. How many are active then, and those who stand in
+        front."""
+        opened = [
+            crowd for crowd in self._closed.values() if crowd.namespace in namespaces and crowd.id[1] not in hopeless
+        ]
         size, fronts = 0, list[WorkloadInfo]()
         for crowd in opened:
             del self._closed[crowd.id]

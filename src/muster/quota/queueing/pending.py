@@ -5,7 +5,7 @@ Workloads of one shape share a verdict: when one is parked because it cannot fit
 come later too, until something changes that could help (a flush).
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Set
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -58,12 +58,13 @@ class PendingQueue:
         self.policy = policy
         self.preemptor: Preemptor | None = None
         self.shapes: dict[str, Verdict] = {}
-        """Not worth looking at before the next flush."""
+        """Not worth looking at before a flush."""
         self._settings = settings
         self._ledger = ledger
         self._active = self._lanes()
         self._parked: dict[str, WorkloadInfo] = {}  # each for itself
         self._crowds = Crowds()
+        self._held: dict[str, WorkloadInfo] = {}  # by shape that has a verdict: one that has it
         self._alone: dict[tuple[str, str], str] = {}  # who was parked for a shape first, since the last flush
         self._in_flight: dict[str, _InFlight] = {}
         self._untold: dict[str, WorkloadInfo] = {}  # parked for their shape, and nobody has been told
@@ -171,6 +172,7 @@ class PendingQueue:
             return
         if policy.strategy is Strategy.STRICT:
             self.shapes.clear()
+            self._held.clear()
         if self.preemptor is not None:
             self.preemptor = self.preemptor._replace(is_sticky=policy.strategy is Strategy.BEST_EFFORT)
         waiting, parked = list(self.active()), list(self.parked())
@@ -241,6 +243,7 @@ class PendingQueue:
             return False
         if reason in HOLDS_FOR_SHAPE and self._shares_verdicts():
             verdict = Verdict(shown or _shown_reason(info), key)
+            self._held[info.shape] = info
             self.hold_shape(info.shape, verdict)
             self._join(info, verdict.reason)
         else:
@@ -264,15 +267,20 @@ class PendingQueue:
             self._park_for_shape(info, verdict.reason)
         return moved + len(single)
 
-    def flush(self, namespaces: frozenset[str], now: Instant) -> int:
+    def flush(
+        self, namespaces: frozenset[str], now: Instant, may_fit: Callable[[WorkloadInfo], bool] | None = None
+    ) -> int:
         """Something changed that could help: parked workloads of these namespaces are looked at again, unless they
-        still rest. How many."""
+        still rest. `may_fit`: says of a shape that has a verdict whether it could change; None: it always could. How
+        many are looked at."""
         self._flush_cycle = self._pop_cycle
-        self.shapes.clear()
+        hopeless = self._forget_verdicts(may_fit)
         back = [
             info
             for info in self._parked.values()
-            if info.view.metadata.namespace in namespaces and is_backoff_over(info, now)
+            if info.view.metadata.namespace in namespaces
+            and is_backoff_over(info, now)
+            and not (hopeless and info.shape in hopeless)
         ]
         if len(back) == len(self._parked):
             self._parked.clear()
@@ -282,14 +290,28 @@ class PendingQueue:
         if self._untold:
             for info in back:
                 self._untold.pop(info.key, None)
-        self._alone.clear()
-        size, fronts = self._crowds.open(namespaces)
+        size, fronts = self._crowds.open(namespaces, hopeless)
         size += len(back)
         back.extend(fronts)
         self._active.put_all(back, self._sticky())
         self._by_shape.add_new(info.key for info in back)
         self._note_change()
         return size
+
+    def _forget_verdicts(self, may_fit: Callable[[WorkloadInfo], bool] | None) -> Set[str]:
+        """But for those that stay true: which shapes have one."""
+        hopeless: Set[str] = frozenset()
+        if may_fit is not None:
+            hopeless = {shape for shape in self.shapes if shape in self._held and not may_fit(self._held[shape])}
+        if hopeless:
+            self.shapes = {shape: verdict for shape, verdict in self.shapes.items() if shape in hopeless}
+            self._held = {shape: self._held[shape] for shape in hopeless}
+            self._alone = {where: key for where, key in self._alone.items() if where[1] in hopeless}
+        else:
+            self.shapes.clear()
+            self._held.clear()
+            self._alone.clear()
+        return hopeless
 
     def delete(self, key: str) -> None:
         self._note_change()

@@ -6,6 +6,8 @@ may come after the workload. A local queue that is stopped is a door that is shu
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
 
 from muster.api import kueue
 from muster.api.meta import Instant
@@ -20,6 +22,9 @@ from muster.quota.queues import Queue, Stop, read_weight
 from muster.quota.settings import Settings
 from muster.quota.tree import QuotaTree
 from muster.quota.workloads import WorkloadInfo
+
+MayFit: TypeAlias = Callable[[str, WorkloadInfo], bool]
+"""Whether a workload of the queue with that name could fit now."""
 
 
 @dataclass(slots=True, eq=False)
@@ -224,8 +229,9 @@ class PendingQueues:
         pending = self.queues.get(queue)
         return None if pending is None else pending.peek()
 
-    def flush(self, queues: Iterable[str], now: Instant) -> int:
-        """Something changed in these queues that could help whoever shares quota with them. How many become active."""
+    def flush(self, queues: Iterable[str], now: Instant, may_fit: MayFit | None = None) -> int:
+        """Something changed in these queues that could help whoever shares quota with them. `may_fit`: whom of a queue
+        it could help, where only room was made. How many become active."""
         self._tree.settle()
         known = self._tree.queues
         roots = {id(known[name].root()) for name in queues if name in known and not self._tree.is_in_cycle(name)}
@@ -233,7 +239,8 @@ class PendingQueues:
         for name in tuple(self._stirred):
             if name in known and id(known[name].root()) in roots:
                 pending = self.queues[name]
-                moved += pending.flush(self._namespaces.selected(pending.policy.selector), now)
+                judge = None if may_fit is None else partial(may_fit, name)
+                moved += pending.flush(self._namespaces.selected(pending.policy.selector), now, judge)
                 self._note(pending)
         return moved
 

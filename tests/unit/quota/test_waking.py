@@ -1,0 +1,116 @@
+"""Room that was made wakes whom it can help, and nobody else."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.api import core, kueue, timestamps
+from muster.api.meta import Instant, LabelSelector, ObjectMeta
+from muster.quota.amounts import FlavorResource
+from muster.quota.engine import Engine
+from muster.quota.settings import Settings
+
+NOW = Instant(1_800_000_000.0)
+CPU = FlavorResource("default", "cpu")
+
+
+def an_engine(**nominal: int) -> Engine:
+    """Queues of one cohort, none of which preempts."""
+    engine = Engine(Settings())
+    engine.namespace_changed(core.Namespace(metadata=ObjectMeta(name="ns")))
+    engine.flavor_changed(kueue.ResourceFlavor(metadata=ObjectMeta(name="default")))
+    for name, cpus in nominal.items():
+        quota = kueue.FlavorQuotas(
+            name="default", resources=(kueue.ResourceQuota(name="cpu", nominal_quota=str(cpus)),)
+        )
+        spec = kueue.ClusterQueueSpec(
+            resource_groups=(kueue.ResourceGroup(covered_resources=("cpu",), flavors=(quota,)),),
+            cohort_name="all",
+            namespace_selector=LabelSelector(),
+            preemption=kueue.ClusterQueuePreemption(reclaim_within_cohort="Never", within_cluster_queue="Never"),
+        )
+        engine.queue_changed(kueue.ClusterQueue(metadata=ObjectMeta(name=name), spec=spec), NOW)
+        door = kueue.LocalQueueSpec(cluster_queue=name)
+        engine.local_queue_changed(kueue.LocalQueue(metadata=ObjectMeta(name=name, namespace="ns"), spec=door), NOW)
+    return engine
+
+
+def submit(engine: Engine, name: str, queue: str, cpus: int) -> None:
+    resources = core.ResourceRequirements(requests={"cpu": str(cpus)})
+    spec = core.PodSpec(containers=(core.Container(name="c", resources=resources),))
+    pods = kueue.PodSet(name="main", count=1, template=core.PodTemplateSpec(spec=spec))
+    made = ObjectMeta(name=name, namespace="ns", uid=name, generation=1, creation_timestamp=timestamps.to_text(NOW))
+    engine.workload_changed(kueue.Workload(metadata=made, spec=kueue.WorkloadSpec((pods,), queue)), NOW)
+
+
+def settle(engine: Engine) -> int:
+    """How many cycles looked at something."""
+    looks = 0
+    while engine.has_work(NOW):
+        looks += engine.step(NOW).is_attempt
+    return looks
+
+
+def running(engine: Engine) -> list[str]:
+    return sorted(engine.state.holders)
+
+
+def test_what_asks_for_more_than_is_free_is_not_looked_at_again():
+    engine = an_engine(a=8)
+    submit(engine, "first", "a", 4)
+    submit(engine, "second", "a", 4)
+    submit(engine, "large", "a", 8)
+    settle(engine)
+    engine.workload_removed("ns/first")
+    assert settle(engine) == 0
+    engine.workload_removed("ns/second")
+    assert settle(engine) > 0
+    assert running(engine) == ["ns/large"]
+
+
+def test_all_of_the_shape_are_woken_when_there_is_room_for_one():
+    engine = an_engine(a=8)
+    submit(engine, "first", "a", 8)
+    for number in range(3):
+        submit(engine, f"small-{number}", "a", 4)
+    settle(engine)
+    engine.workload_removed("ns/first")
+    settle(engine)
+    assert running(engine) == ["ns/small-0", "ns/small-1"]
+
+
+def test_who_comes_later_waits_with_its_like_and_is_woken_with_them():
+    engine = an_engine(a=8)
+    submit(engine, "first", "a", 7)
+    submit(engine, "one", "a", 1)
+    submit(engine, "large-0", "a", 8)
+    settle(engine)
+    engine.workload_removed("ns/one")
+    settle(engine)
+    submit(engine, "large-1", "a", 8)
+    assert settle(engine) == 0, "its shape has a verdict that still holds"
+    engine.workload_removed("ns/first")
+    settle(engine)
+    assert running(engine) == ["ns/large-0"]
+    engine.workload_removed("ns/large-0")
+    settle(engine)
+    assert running(engine) == ["ns/large-1"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=25))
+def test_nobody_waits_for_whom_there_is_room(moves):
+    """Each move: one comes, and so many of those that run end."""
+    engine = an_engine(a=4, b=2, c=3)
+    asked: dict[str, tuple[str, int]] = {}
+    for number, (queue, cpus, endings) in enumerate(moves):
+        asked[f"ns/w{number}"] = (queue, cpus)
+        submit(engine, f"w{number}", queue, cpus)
+        settle(engine)
+        for key in running(engine)[:endings]:
+            del asked[key]
+            engine.workload_removed(key)
+        settle(engine)
+        held = set(running(engine))
+        for key, (queue_name, wanted) in asked.items():
+            free = engine.state.queues[queue_name].node.available(CPU)
+            assert key in held or free < 1000 * wanted, f"{key} waits for {wanted}, and {free} are free"
