@@ -6,6 +6,7 @@ What a connection does to its user is no more than a network and a store may do:
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
+from typing import TypeGuard
 
 from muster.api import errors
 from muster.api.kinds import Kind
@@ -15,7 +16,7 @@ from muster.runtime.clock import Clock
 from muster.sim.plans import Storm
 from muster.sim.tape import Tape, Tear
 from muster.store.embedded import EmbeddedStore
-from muster.store.protocol import Event, Page, Patch, Refused, Replace, Result, Revision, Selection, Store, Write
+from muster.store.protocol import Event, Page, Patch, Replace, Result, Revision, Selection, Store, Write
 
 
 class Server:
@@ -125,15 +126,14 @@ class Connection:
         store, weather = await self._reach(), self._weather
         if weather.strikes("refused"):
             raise errors.Unavailable("the simulated store takes no writes now")
-        struck = {place for place, write in enumerate(writes) if _may_conflict(write) and weather.strikes("conflicts")}
-        results = iter(await store.write([write for place, write in enumerate(writes) if place not in struck]))
+        touches = [_touch(write) for write in writes if _may_conflict(write) and weather.strikes("conflicts")]
+        results = (await store.write([*touches, *writes]))[len(touches) :]
         self._check(store)
         if weather.strikes("unanswered"):
             raise OSError("connection reset")
         await self._pause()
         self._check(store)
-        conflict = Refused(errors.Conflict("the simulated store has a newer version"))
-        return [conflict if place in struck else next(results) for place in range(len(writes))]
+        return results
 
     async def _reach(self) -> EmbeddedStore:
         await self._pause()
@@ -152,8 +152,14 @@ class Connection:
             raise OSError("connection reset")
 
 
-def _may_conflict(write: Write) -> bool:
+def _may_conflict(write: Write) -> TypeGuard[Patch | Replace]:
     return isinstance(write, Replace) or (isinstance(write, Patch) and write.based_on is not None)
+
+
+def _touch(write: Patch | Replace) -> Patch:
+    """Somebody else changes the object first, in a way that means nothing."""
+    revision = write.based_on if isinstance(write, Patch) else None
+    return Patch(write.kind, write.key, {"metadata": {"annotations": {"sim.muster.dev/touched": str(revision)}}})
 
 
 def _conforms(connection: Connection) -> Store:

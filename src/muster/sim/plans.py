@@ -67,7 +67,7 @@ class Storm(_Event, frozen=True):
     refused: float = 0.0
     """Writes that are not taken."""
     conflicts: float = 0.0
-    """Writes based on a version, refused as if it were not the last."""
+    """Writes based on a version that somebody else has just replaced."""
     unanswered: float = 0.0
     """Writes that are taken, and nobody is told."""
     slow: float = 0.0

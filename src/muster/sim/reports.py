@@ -29,4 +29,6 @@ def _told(event: Event) -> str:
         document = plans.document_of(event)
         return f"submit {document['kind']} {document['metadata']['name']}"
     said = {name: getattr(event, name) for name in event.__struct_fields__ if name != "at"}
-    return f"{type(event).__name__} " + " ".join(f"{name}={value}" for name, value in said.items() if value not in (0, 0.0))
+    return f"{type(event).__name__} " + " ".join(
+        f"{name}={value}" for name, value in said.items() if value not in (0, 0.0)
+    )

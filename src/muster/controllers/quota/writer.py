@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 OPTIONS = Options(manager="muster-quota")
 _BATCH = 256
 _MOST_UNDER_WAY = 4
+_RETRY_SECONDS = 0.2
 _MOST_AHEAD = 512  # decisions that wait to be written: what is decided from is then still much like the store
 
 Decision = Admission | Eviction | Replacement
@@ -105,10 +106,13 @@ class Writer:
         except (ApiError, OSError) as error:
             _log.warning("admissions could not be written: %s", error)
             results = [Refused(errors.Unavailable(str(error)))] * len(patches)
+        if any(isinstance(result, Refused) and not _is_outrun(result.error) for result in results):
+            # The store is away. What is decided again at once is refused again at once, and nothing else gets done.
+            await asyncio.sleep(_RETRY_SECONDS)
         for (decision, found), result in zip(writing, results, strict=True):
             if isinstance(result, Refused):
                 _log.debug("%s: %s", decision.info.key, result.error)
-                if isinstance(result.error, errors.Conflict | errors.NotFound):
+                if _is_outrun(result.error):
                     self._outrun[decision.info.key] = found.revision
                 else:
                     self._refused.append(decision.info.key)
@@ -126,6 +130,11 @@ class Writer:
                 self._events.record(
                     about, "Warning" if event.type == WARNING else "Normal", event.reason, event.message
                 )
+
+
+def _is_outrun(error: ApiError) -> bool:
+    """Somebody has changed the workload: there will be news of it."""
+    return isinstance(error, errors.Conflict | errors.NotFound)
 
 
 def status_patch(found: Object, made: Document) -> Patch:
