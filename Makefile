@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SUITE  ?= all
 
-.PHONY: up demo test test-postgres kubectl test-kubectl test-torch test-det check format bench docs conformance clean
+.PHONY: up demo test test-simulation soak test-postgres kubectl test-kubectl test-torch test-det check format bench docs conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -24,6 +24,16 @@ demo: $(STAMP)          ## start four nodes, train a model as a gang, show the r
 
 test: $(STAMP)          ## all tests that need no foreign server
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+
+SEEDS   ?= 200
+WORKERS ?= $(shell nproc)
+HOURS   ?= 1
+
+test-simulation: $(STAMP) ## the whole control plane under faults: 200 seeds, SEEDS=n for others
+	$(BIN)/muster sim run --seeds $(SEEDS) --workers $(WORKERS)
+
+soak: $(STAMP)          ## make soak HOURS=1: seeds for so long; the result is appended to docs/reliability.md
+	$(BIN)/python -m tests.simulation.soak --hours $(HOURS) --workers $(WORKERS)
 
 test-postgres: $(STAMP) ## the tests about records over a real PostgreSQL, which it starts by itself (root: and installs)
 	$(BIN)/python tools/postgres.py -- $(BIN)/python -m pytest -m postgres tests/unit tests/integration

@@ -17,8 +17,12 @@ from muster.sim.plans import Plan
 @click.option("--seeds", "count", default=1, metavar="COUNT", help="How many seeds, one after the other.")
 @click.option("--jobs", default=planning.JOBS, show_default=True, metavar="N", help="Jobs that come under each seed.")
 @click.option("--faults", default=planning.FAULTS, show_default=True, metavar="N", help="Faults that happen meanwhile.")
-@click.option("--plan", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A plan to run instead.")
-@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Where the shortest failing plan is written.")
+@click.option(
+    "--plan", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A plan to run instead."
+)
+@click.option(
+    "--save", type=click.Path(dir_okay=False, path_type=Path), help="Where the shortest failing plan is written."
+)
 @click.option("--workers", default=1, show_default=True, metavar="N", help="Processes that share the seeds.")
 def run_command(
     seed: int, count: int, jobs: int, faults: int, file: Path | None, save: Path | None, workers: int

@@ -46,6 +46,14 @@ class Deadlock(RuntimeError):
     """On a virtual loop: no task can ever run again, and what was waited for is not done."""
 
 
+class Livelock(RuntimeError):
+    """On a virtual loop: tasks keep each other busy, and no time passes."""
+
+
+MOST_TURNS = 200_000
+"""Turns of a virtual loop at one instant that count as a livelock. Honest work takes some thousands."""
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose time moves only when every task waits, and then jumps to the next timer.
 
@@ -69,6 +77,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         super().__init__()
         self._loop = loop
         self._patience = patience
+        self._turns = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:  # type: ignore[explicit-any]
         if timeout is None and self._is_waiting_for_threads_only():
@@ -77,8 +86,13 @@ class _JumpingSelector(selectors.DefaultSelector):
                 raise Deadlock(_describe(self._loop))
             return ready
         ready = super().select(None if timeout is None else 0)
+        self._turns += 1
         if not ready and timeout:
             self._loop.virtual_time += timeout
+            self._turns = 0
+        if self._turns > MOST_TURNS:
+            self._turns = 0
+            raise Livelock(f"{MOST_TURNS} turns at {self._loop.virtual_time:g} s")
         return ready
 
     def _is_waiting_for_threads_only(self) -> bool:

@@ -7,7 +7,7 @@ from muster.cluster.pods import GROUP_ANNOTATION
 from muster.runtime.clock import Clock
 from muster.sim.ledger import Place, Violation
 
-_PATIENCE_SECONDS = 900.0
+_PATIENCE_SECONDS = 120.0
 
 
 class Gangs:

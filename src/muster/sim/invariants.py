@@ -1,16 +1,16 @@
-"""What must be true in every committed state. Each is worked out from the objects alone, by other means than the engines
-have: a mistake there does not hide itself here."""
+"""What must be true in every committed state. Each is worked out from the objects alone, by other means than the
+engines have: a mistake there does not hide itself here."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from muster.api import batch, conditions, core, kueue, volcano
+from muster.api import conditions, core, kueue
 from muster.api.core.requests import amounts, pod_requests
 from muster.api.objects import Key, Object
-from muster.cluster.pods import DEVICES_ANNOTATION
-from muster.runtime.clock import Clock
 from muster.cluster.devices import parse_holdings
+from muster.cluster.pods import DEVICES_ANNOTATION
 from muster.quota.amounts import FlavorResource, amount
+from muster.runtime.clock import Clock
 from muster.sim.ledger import Place, Recent, Violation
 
 _OVER = ("Succeeded", "Failed")
@@ -55,11 +55,11 @@ class Capacity:
             pods = list(self._on.get(name, {}).values())
             used = _total(pod_requests(found.read(core.Pod).spec) for found in pods) + Counter(pods=len(pods))
             rooms = self._room.all(name)
-            for resource, amount in used.items():
+            for resource, given in used.items():
                 most = max((room.get(resource, 0) for room in rooms), default=0)
-                if amount > most:
+                if given > most:
                     about = (place_of(pod), Place(core.NODE.resource, Key("", name)), *map(place_of, pods))
-                    return Violation(self.name, f"{name} has {most} {resource}, its pods have {amount}", about)
+                    return Violation(self.name, f"{name} has {most} {resource}, its pods have {given}", about)
             twice = _device_given_twice(pods)
             if twice:
                 return Violation(self.name, f"GPU {twice} of {name} is given twice", tuple(map(place_of, pods)))

@@ -22,16 +22,16 @@ from muster.sim.plans import (
     Plan,
     QueueShape,
     Storm,
-    Submit,
     Withdraw,
     submit,
 )
+from muster.sim.tape import Tear
 
 JOBS: Final = 12
 FAULTS: Final = 10
 _PARTS: Final = 64  # more than there are: a number is taken modulo how many there are
 
-Fault = Callable[[float, random.Random, Plan], Event]
+Maker = Callable[[float, random.Random, Plan], Event]
 
 
 def plan(seed: int, *, jobs: int = JOBS, faults: int = FAULTS, seconds: float = 300.0) -> Plan:
@@ -84,8 +84,8 @@ def _crash_process(at: float, chance: random.Random, plan: Plan) -> Event:
 
 
 def _crash_server(at: float, chance: random.Random, _: Plan) -> Event:
-    fate = chance.choice(("kept", "lost", "torn"))
-    return CrashServer(at=at, seconds=chance.uniform(0.1, 20), fate=fate, commits=chance.randrange(12))
+    fates: tuple[Tear, ...] = ("kept", "lost", "torn")
+    return CrashServer(at=at, seconds=chance.uniform(0.1, 20), fate=chance.choice(fates), commits=chance.randrange(12))
 
 
 def _cut_off(at: float, chance: random.Random, plan: Plan) -> Event:
@@ -142,7 +142,7 @@ def _withdraw(at: float, chance: random.Random, _: Plan) -> Event:
     return Withdraw(at=at, number=chance.randrange(JOBS))
 
 
-_FAULTS: Mapping[Fault, int] = {
+_FAULTS: Mapping[Maker, int] = {
     _crash_part: 20,
     _crash_process: 10,
     _crash_server: 10,
@@ -157,15 +157,3 @@ _FAULTS: Mapping[Fault, int] = {
     _withdraw: 5,
 }
 """How often each is chosen, relative to the others."""
-
-NAMES_OF_FAULTS: Final = tuple(
-    kind.__name__
-    for kind in (
-        CrashPart, CrashProcess, CrashServer, CutOff, Storm, FullDisk, LoseNode, CrashPod, JumpClock, ChangeQuota,
-        CordonNode, Withdraw,
-    )
-)  # fmt: skip
-
-
-def is_fault(event: Event) -> bool:
-    return not isinstance(event, Submit)

@@ -118,21 +118,9 @@ class CordonNode(_Event, frozen=True):
     seconds: float
 
 
-Event: TypeAlias = (
-    Submit
-    | Withdraw
-    | CrashPart
-    | CrashProcess
-    | CrashServer
-    | CutOff
-    | Storm
-    | FullDisk
-    | LoseNode
-    | CrashPod
-    | JumpClock
-    | ChangeQuota
-    | CordonNode
-)
+Fault: TypeAlias = CrashPart | CrashProcess | CrashServer | CutOff | Storm | FullDisk | LoseNode | CrashPod | JumpClock
+"""What nobody wants."""
+Event: TypeAlias = Submit | Withdraw | ChangeQuota | CordonNode | Fault
 
 
 class NodeShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

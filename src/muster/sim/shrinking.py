@@ -14,8 +14,8 @@ Try: TypeAlias = Callable[[Plan], Violation | None]
 
 
 def shrink(plan: Plan, violation: Violation, attempt: Try, *, most_runs: int = MOST_RUNS) -> tuple[Plan, Violation]:
-    """The shortest plan that was found within so many runs, and what breaks in it. Halves first, then smaller parts, then
-    single events, as delta debugging does."""
+    """The shortest plan that was found within so many runs, and what breaks in it. Halves first, then smaller parts,
+    then single events, as delta debugging does."""
     runs = 0
     size = max(1, len(plan.events) // 2)
     while runs < most_runs:

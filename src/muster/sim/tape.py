@@ -14,7 +14,7 @@ from muster.api.objects import Key
 from muster.store.journal import Journal, Row
 
 Tear: TypeAlias = Literal["kept", "lost", "torn"]
-"""What a crash makes of the commit that is under way: it is there though nobody was told, it is not, or a part of it is."""
+"""What a crash makes of the commit that is under way: it is there though nobody was told, or not, or in part."""
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -15,7 +15,7 @@ from muster.api.everything import REGISTRY
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
-from muster.runtime.clock import VirtualClock, run_virtual
+from muster.runtime.clock import Deadlock, Livelock, VirtualClock, run_virtual
 from muster.sim import loads
 from muster.sim.agents import Fleet, registration
 from muster.sim.complaints import Complaints
@@ -33,6 +33,7 @@ from muster.sim.plans import (
     CrashServer,
     CutOff,
     Event,
+    Fault,
     FullDisk,
     JumpClock,
     LoseNode,
@@ -73,10 +74,13 @@ def run(plan: Plan, assemble: Assemble) -> Outcome:
     async def main(clock: VirtualClock) -> Outcome:
         with Complaints() as complaints:
             async with asyncio.TaskGroup() as tasks:
-                world = World(plan, assemble, clock, tasks, complaints)
-                return await world.live()
+                return await World(plan, assemble, clock, tasks, complaints).live()
 
-    return run_virtual(main)
+    try:
+        return run_virtual(main)
+    except (Deadlock, Livelock) as error:
+        violation = Violation(type(error).__name__.lower(), str(error))
+        return Outcome(plan, violation, "", 0.0, 0, Counter(), [])
 
 
 class World:
@@ -178,6 +182,15 @@ class World:
                 self._go(self._submit(number, event))
             case Withdraw():
                 self._go(self._withdraw(event.number))
+            case ChangeQuota():
+                self._go(self._change_quota(event))
+            case CordonNode():
+                self._go(self._cordon(event))
+            case _:
+                self._strike(event)
+
+    def _strike(self, event: Fault) -> None:
+        match event:
             case CrashPart():
                 self._after(event.commits, lambda: self._crash_part(event.part))
             case CrashProcess():
@@ -200,10 +213,6 @@ class World:
                 self._fleet.crash_pod(event.share)
             case JumpClock():
                 self._clock.jump(event.seconds)
-            case ChangeQuota():
-                self._go(self._change_quota(event))
-            case CordonNode():
-                self._go(self._cordon(event))
 
     def _node(self, number: int) -> str:
         return f"n{number % len(self._nodes)}"

@@ -19,8 +19,8 @@ class Journal(Protocol):
 
     @property
     def is_slow(self) -> bool:
-        """Whether `commit` may wait for a disk: it is then called on a thread. Else all is done in one turn of the event
-        loop, and simulations are deterministic."""
+        """Whether `commit` may wait for a disk: it is then called on a thread. Else all is done in one turn of the
+        event loop, and simulations are deterministic."""
         ...
 
     def load(self) -> tuple[int, Iterable[Row]]:
