@@ -22,7 +22,7 @@ from muster.placement.engine import Engine
 from muster.placement.queueing.entities import Queued
 from muster.placement.scheduling import Decision
 from muster.runtime.clock import Clock
-from muster.store.protocol import Bind, Refused, Result, Store, Write
+from muster.store.protocol import Bind, Refused, Result, Store, Write, Written
 
 _log = logging.getLogger(__name__)
 _BATCH = 256  # pods in one batch of writes, but for a gang, which goes whole: others want to write meanwhile
@@ -259,13 +259,35 @@ class Binder:
             self._retry(others, [Refused(errors.Unavailable(str(error)))] * len(others))
             return
         for binding, result in zip(bindings, results, strict=False):
-            self._settle(binding, result)
+            answer = await self._looked_up(binding) if self._is_doubtful(binding, result) else result
+            if answer is None:
+                self._rest(binding)
+            else:
+                self._settle(binding, answer)
         self._retry(others, results[len(bindings) :])
 
     def _bind(self, binding: Binding) -> Bind:
         devices = binding.assigned.devices
         annotations = {DEVICES_ANNOTATION: devices} if devices else {}
         return Bind(core.POD, binding.pod.key, binding.node, binding.pod.uid, annotations, OPTIONS)
+
+    def _is_doubtful(self, binding: Binding, result: Result) -> bool:
+        """A bind that was taken though nobody heard of it is refused the next time: the pod has a node, ours."""
+        is_refused = isinstance(result, Refused) and isinstance(result.error, errors.Conflict)
+        return is_refused and binding.pod.uid in self._unsure
+
+    async def _looked_up(self, binding: Binding) -> Result | None:
+        """What the pod itself says. None: it cannot be asked now. To give up a claim that was granted would give its
+        room to another as well."""
+        try:
+            found = await self._store.get(core.POD, binding.pod.key)
+        except errors.NotFound as error:
+            return Refused(error)
+        except (ApiError, OSError):
+            return None
+        if found.uid == binding.pod.uid and found.read(core.Pod).spec.node_name == binding.node:
+            return Written(found)
+        return Refused(errors.Conflict(f"{binding.pod.key} is not what was to be bound, or elsewhere"))
 
     def _settle(self, binding: Binding, result: Result) -> None:
         self._unsure.pop(binding.pod.uid, None)
