@@ -79,7 +79,7 @@ def _skip(informer: Informer, page: Page) -> bool:
 
 
 MUTATIONS = (
-    Mutation("a lost requeue: what fails once is never tried again", WorkQueue, "retry", answers(0.0), 1),
+    Mutation("a lost requeue: what fails once is never tried again", WorkQueue, "retry", answers(0.0), 2),
     Mutation("a double bind: what has been bound takes no room", PlacementEngine, "_pod_assigned", nothing, 1),
     Mutation("a leak of quota: what an evicted workload held stays taken", QuotaEngine, "_release", nothing, 1),
     Mutation("a missed wake-up: nobody is told that quota is free", QuotaEngine, "_make_room", nothing, 1),
@@ -90,7 +90,7 @@ MUTATIONS = (
             found for key, found in self._objects.items() if key not in {item.key for item in page.items}
         )], page.revision))
     ), 15),
-    Mutation("a write is acknowledged though the disk has refused it", EmbeddedStore, "_make_durable", _swallowing, 4),
+    Mutation("a write is acknowledged though the disk has refused it", EmbeddedStore, "_make_durable", _swallowing, 8),
     Mutation("victims are evicted, and nobody is promised their place", evicting, "_nominate", lambda nominate: (
         lambda pod, node: nominate(pod, None)
     ), 1),
