@@ -69,7 +69,7 @@ class Engine:
         self._to_wake: dict[str, None] = {}  # queues whose neighbours may fit now, if they need no more than was freed
         self._cohorts_to_flush: dict[str, None] = {}
         self._has_freed_nodes = False
-        self._short_of_nodes: set[str] = set()  # queues where quota would do, and places are missing
+        self._short_of_nodes: dict[str, None] = {}  # queues where quota would do, and places are missing
         self._waits: dict[str, Requeue] = {}
         self._rounds: dict[str, int] = {}  # how often in vain since anything moved, for those with flavors left to try
         self._cycles = 0
@@ -300,8 +300,9 @@ class Engine:
     def _flush_now(self, now: Instant) -> None:
         self.state.settle()
         if self._has_freed_nodes:
-            self._to_wake.update(dict.fromkeys(sorted(self._short_of_nodes)))
-            self._short_of_nodes.clear()
+            # They stay short of nodes while anybody waits there: who is not looked at again cannot say so anew.
+            self._short_of_nodes = {name: None for name in self._short_of_nodes if self.pending.has_waiting(name)}
+            self._to_wake.update(self._short_of_nodes)
         for name in self._cohorts_to_flush:
             node = self.state.tree.cohorts.get(name)
             if node is not None:
@@ -317,7 +318,11 @@ class Engine:
 
     def _may_fit(self, queue: str, info: WorkloadInfo) -> bool:
         known = self.state.queues.get(queue)
-        return known is None or waking.may_fit(known, info)
+        return known is None or waking.may_fit(self.state, known, info)
+
+    def _is_worth_a_look(self, queue: str) -> bool:
+        head = self.pending.peek(queue)
+        return head is None or waking.is_worth_a_look(self.state, self.state.queues[queue], head)
 
     # Deciding
 
@@ -366,7 +371,7 @@ class Engine:
             for name in (first, *names):
                 self._dirty.pop(name, None)
             ready = [name for name in names if self.pending.is_ready(name) and self._is_active(name)]
-            if ready:
+            if any(self._is_worth_a_look(name) for name in ready):
                 return ready
         return []
 
@@ -414,7 +419,7 @@ class Engine:
             self._waits[info.key] = decided
             queue, entry = decided.entry.queue, decided.entry
             if queue is not None and entry.assignment.places and self.state.fits_quota(queue, entry.usage.quota):
-                self._short_of_nodes.add(queue.name)
+                self._short_of_nodes[queue.name] = None
 
     def _plan_next(self, names: Sequence[str], result: CycleResult, midway: Set[str]) -> None:
         """Where something was given or taken, the whole tree is looked at again. Else only queues that have another

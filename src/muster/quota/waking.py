@@ -1,17 +1,34 @@
-"""Whether room that was made may help a workload that has been looked at in vain: a test that is cheap, and never says
-no where a look would find that it fits."""
+"""Whether it is worth looking again at a workload that was looked at in vain: tests that are cheap, and never say no
+where a look would find that it fits."""
 
 from muster.quota.amounts import FlavorResource
-from muster.quota.queues import Queue, Victims
-from muster.quota.state import QueueState
+from muster.quota.queues import Queue, Strategy, Victims
+from muster.quota.state import QueueState, QuotaState
+from muster.quota.topology_requests import is_requested
 from muster.quota.workloads import WorkloadInfo
 
 
-def may_fit(queue: QueueState, info: WorkloadInfo) -> bool:
-    """False: of something it asks for, no flavor of the queue has enough left, and nobody can be made to leave. (Places
-    in a topology are not looked at: there may be none where quota is.)"""
-    if _preempts(queue.policy) or info.can_be_partial() or info.replaced_key is not None:
+def may_fit(state: QuotaState, queue: QueueState, info: WorkloadInfo) -> bool:
+    """False: of something it asks for, no flavor of the queue has enough left or none has the nodes for its pods, and
+    nobody can be made to leave."""
+    if _preempts(queue.policy) or info.can_be_partial() or info.replaced_key is not None or info.has_reservation:
         return True
+    return _has_quota(queue, info) and _has_nodes(state, queue, info)
+
+
+def is_worth_a_look(state: QuotaState, queue: QueueState, head: WorkloadInfo) -> bool:
+    """It has not been looked at, or may fit, or makes way for the next one. Where no head of a tree is, a cycle would
+    decide nothing."""
+    passes_by = queue.policy.strategy is Strategy.BEST_EFFORT
+    return passes_by or head.scan is None or may_fit(state, queue, head)
+
+
+def _preempts(policy: Queue) -> bool:
+    rules = (policy.within_queue, policy.reclaim_within_cohort, policy.borrow_within_cohort)
+    return any(rule is not Victims.NEVER for rule in rules)
+
+
+def _has_quota(queue: QueueState, info: WorkloadInfo) -> bool:
     by_resource, node = queue.policy.by_resource, queue.node
     for pods in info.pod_sets:
         for resource, value in pods.requests.items():
@@ -23,6 +40,13 @@ def may_fit(queue: QueueState, info: WorkloadInfo) -> bool:
     return True
 
 
-def _preempts(policy: Queue) -> bool:
-    rules = (policy.within_queue, policy.reclaim_within_cohort, policy.borrow_within_cohort)
-    return any(rule is not Victims.NEVER for rule in rules)
+def _has_nodes(state: QuotaState, queue: QueueState, info: WorkloadInfo) -> bool:
+    """Checks may bring nodes of their own: where there are any, nothing can be told."""
+    if queue.policy.checks:
+        return True
+    topologies = [found for name in queue.policy.flavors if (found := state.topologies.flavor(name)) is not None]
+    return all(
+        not is_requested(state, queue, pods.spec)
+        or any(topology.may_hold(pods.count, pods.pod_requests()) for topology in topologies)
+        for pods in info.pod_sets
+    )

@@ -1,19 +1,21 @@
 """Room that was made wakes whom it can help, and nobody else."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.api import core, kueue, timestamps
-from muster.api.meta import Instant, LabelSelector, ObjectMeta
+from muster.api.meta import Condition, Instant, LabelSelector, ObjectMeta
 from muster.quota.amounts import FlavorResource
 from muster.quota.engine import Engine
 from muster.quota.settings import Settings
+from muster.quota.topology.assignments import HOSTNAME
 
 NOW = Instant(1_800_000_000.0)
 CPU = FlavorResource("default", "cpu")
 
 
-def an_engine(**nominal: int) -> Engine:
+def an_engine(strategy: str = "BestEffortFIFO", **nominal: int) -> Engine:
     """Queues of one cohort, none of which preempts."""
     engine = Engine(Settings())
     engine.namespace_changed(core.Namespace(metadata=ObjectMeta(name="ns")))
@@ -25,6 +27,7 @@ def an_engine(**nominal: int) -> Engine:
         spec = kueue.ClusterQueueSpec(
             resource_groups=(kueue.ResourceGroup(covered_resources=("cpu",), flavors=(quota,)),),
             cohort_name="all",
+            queueing_strategy=strategy,
             namespace_selector=LabelSelector(),
             preemption=kueue.ClusterQueuePreemption(reclaim_within_cohort="Never", within_cluster_queue="Never"),
         )
@@ -78,6 +81,19 @@ def test_all_of_the_shape_are_woken_when_there_is_room_for_one():
     assert running(engine) == ["ns/small-0", "ns/small-1"]
 
 
+def test_one_that_was_overtaken_and_cannot_fit_does_not_stand_in_the_way_of_others():
+    engine = an_engine(a=4, b=2, c=3)
+    submit(engine, "all", "c", 9)
+    submit(engine, "large", "c", 8)
+    submit(engine, "other", "a", 5)
+    settle(engine)
+    engine.workload_removed("ns/all")
+    settle(engine)
+    submit(engine, "small", "c", 1)
+    settle(engine)
+    assert running(engine) == ["ns/other", "ns/small"]
+
+
 def test_who_comes_later_waits_with_its_like_and_is_woken_with_them():
     engine = an_engine(a=8)
     submit(engine, "first", "a", 7)
@@ -114,3 +130,96 @@ def test_nobody_waits_for_whom_there_is_room(moves):
         for key, (queue_name, wanted) in asked.items():
             free = engine.state.queues[queue_name].node.available(CPU)
             assert key in held or free < 1000 * wanted, f"{key} waits for {wanted}, and {free} are free"
+
+
+def test_a_strict_queue_looks_again_at_its_head_when_that_may_fit():
+    engine = an_engine("StrictFIFO", a=8)
+    submit(engine, "first", "a", 4)
+    submit(engine, "second", "a", 3)
+    submit(engine, "third", "a", 8)
+    settle(engine)
+    submit(engine, "w", "a", 1)
+    assert settle(engine) == 0, "there is one free, for which the head does not ask"
+    engine.workload_removed("ns/first")
+    assert settle(engine) == 0
+    assert running(engine) == ["ns/second"]
+    engine.workload_removed("ns/second")
+    settle(engine)
+    assert running(engine) == ["ns/third"]
+    engine.workload_removed("ns/third")
+    settle(engine)
+    assert running(engine) == ["ns/w"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=25))
+def test_the_head_of_a_strict_queue_does_not_wait_where_there_is_room(moves):
+    engine = an_engine("StrictFIFO", a=9)
+    waiting: dict[str, int] = {}
+    for number, (cpus, endings) in enumerate(moves):
+        waiting[f"ns/w{number:02}"] = cpus
+        submit(engine, f"w{number:02}", "a", cpus)
+        settle(engine)
+        for key in running(engine)[:endings]:
+            engine.workload_removed(key)
+            waiting.pop(key)
+        settle(engine)
+        held = set(running(engine))
+        head = next((key for key in sorted(waiting) if key not in held), None)
+        free = engine.state.queues["a"].node.available(CPU)
+        assert head is None or free < 1000 * waiting[head]
+        assert head is None or all(key < head for key in held), "nobody has passed it by"
+
+
+def a_node(name: str, cpus: int) -> core.Node:
+    return core.Node(
+        metadata=ObjectMeta(name=name, labels={HOSTNAME: name}),
+        status=core.NodeStatus(
+            allocatable={"cpu": str(cpus), "pods": "10"}, conditions=(Condition(type="Ready", status="True"),)
+        ),
+    )
+
+
+def with_nodes(engine: Engine, *cpus: int) -> Engine:
+    """The same, with nodes to be placed on, one by one."""
+    for number, each in enumerate(cpus):
+        engine.state.cluster.node_changed(a_node(f"n{number}", each))
+    levels = (kueue.TopologyLevel(node_label=HOSTNAME),)
+    topology = kueue.Topology(metadata=ObjectMeta(name="nodes"), spec=kueue.TopologySpec(levels=levels))
+    engine.topology_changed(topology)
+    spec = kueue.ResourceFlavorSpec(topology_name="nodes")
+    engine.flavor_changed(kueue.ResourceFlavor(metadata=ObjectMeta(name="default"), spec=spec))
+    return engine
+
+
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
+def test_quota_that_no_node_has_room_for_wakes_nobody(strategy):
+    engine = with_nodes(an_engine(strategy, a=8), 4, 4)
+    for name in ("p", "q"):
+        submit(engine, name, "a", 2)
+    submit(engine, "r", "a", 3)
+    submit(engine, "s", "a", 4)
+    settle(engine)
+    assert running(engine) == ["ns/p", "ns/q", "ns/r"], "two and two on one node, three on the other"
+    engine.workload_removed("ns/p")
+    assert settle(engine) == 0, "three are free, on two nodes"
+    engine.workload_removed("ns/q")
+    settle(engine)
+    assert running(engine) == ["ns/r", "ns/s"]
+
+
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
+def test_a_node_that_grows_wakes_who_was_not_worth_a_look_when_another_was_freed(strategy):
+    engine = with_nodes(an_engine(strategy, a=12), 4)
+    submit(engine, "p", "a", 2)
+    submit(engine, "q", "a", 5)
+    settle(engine)
+    engine.workload_removed("ns/p")
+    settle(engine)
+    engine.state.cluster.node_changed(a_node("n0", 3))
+    engine.room_on_nodes()
+    assert settle(engine) == 0
+    engine.state.cluster.node_changed(a_node("n0", 5))
+    engine.room_on_nodes()
+    settle(engine)
+    assert running(engine) == ["ns/q"]

@@ -269,6 +269,10 @@ class PendingQueues:
 
     # Questions
 
+    def has_waiting(self, queue: str) -> bool:
+        pending = self.queues.get(queue)
+        return pending is not None and any(pending.counts())
+
     def active(self, queue: str) -> list[WorkloadInfo]:
         """In no order; without what is in flight."""
         pending = self.queues.get(queue)

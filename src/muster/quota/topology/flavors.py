@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from muster.api import kueue
 from muster.api.kueue.topology_assignments import Domain
+from muster.cluster.columns import PODS
 from muster.quota.gates import Gate, Gates
 from muster.quota.topology import replacing
 from muster.quota.topology.assignments import (
@@ -15,6 +16,7 @@ from muster.quota.topology.assignments import (
     pod_count,
     truncate,
 )
+from muster.quota.topology.counting import pods_that_fit
 from muster.quota.topology.explaining import DomainRoom
 from muster.quota.topology.ledger import Ledger
 from muster.quota.topology.requests import Placed, PlacementRequest, has_levels, shape_of
@@ -164,6 +166,13 @@ class FlavorTopology:
 
     def _merged(self, one: TopologyAssignment, other: TopologyAssignment) -> TopologyAssignment:
         return merge(one, other, self._room.tree.position)
+
+    def may_hold(self, pods: int, requests: Mapping[str, int]) -> bool:
+        """Whether all domains together have room for so many pods now, were they free to go anywhere."""
+        self._room.refresh()
+        needs = {**{resource: needed for resource, needed in requests.items() if needed > 0}, PODS: 1}
+        fits = pods_that_fit((self._room.free(resource), needed) for resource, needed in needs.items())
+        return int(fits.sum()) >= pods
 
     # Usage
 
