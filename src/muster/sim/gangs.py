@@ -18,7 +18,9 @@ class Gangs:
         self._clock = clock
         self._minima: dict[Key, int] = {}
         self._bound: dict[Key, dict[str, Object]] = {}
-        """By group: pods that have a node, until enough of them have had one."""
+        """By group: pods that have a node, or had one and are over."""
+        self._whole: set[Key] = set()
+        """Gangs that have started: that some of it ends before the rest is as it should be."""
         self._since: dict[Key, float] = {}
 
     def heard(self, old: Object | None, new: Object | None) -> None:
@@ -32,7 +34,7 @@ class Gangs:
             return
         group = Key(found.key.namespace, name)
         bound = self._bound.setdefault(group, {})
-        if new is None or new.read(core.Pod).status.phase in ("Succeeded", "Failed"):
+        if new is None:
             bound.pop(found.uid, None)
         elif new.read(core.Pod).spec.node_name:
             bound[found.uid] = new
@@ -41,14 +43,19 @@ class Gangs:
     def _group_changed(self, key: Key, group: Object | None) -> None:
         if group is None:
             self._minima.pop(key, None)
+            self._whole.discard(key)
             self._since.pop(key, None)
         else:
             self._minima[key] = group.read(volcano.PodGroup).spec.min_member or 1
             self._judge(key)
 
     def _judge(self, group: Key) -> None:
-        count = len(self._bound.get(group, {}))
-        if 0 < count < self._minima.get(group, 0):
+        count, least = len(self._bound.get(group, {})), self._minima.get(group, 0)
+        if count >= least:
+            self._whole.add(group)
+        elif count == 0:
+            self._whole.discard(group)  # it may start again
+        if 0 < count < least and group not in self._whole:
             self._since.setdefault(group, self._clock.monotonic())
         else:
             self._since.pop(group, None)

@@ -50,7 +50,8 @@ from muster.store.protocol import Create, Delete, Patch, Selection, Store, Write
 
 FLAVOR = "plain"
 _LOOK_SECONDS = 10.0
-_SETTLE_SECONDS = 120.0
+_SETTLE_SECONDS = 600.0
+"""A job may be over before all of its pods are: workers go on when their master has succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,8 +348,10 @@ class World:
                 f"{len(late)} jobs have not ended {self._plan.patience:g} s after the last fault: {kind.name} {key}"
             )
             return Violation("liveness", message, (Place(kind.resource, key),))
-        await self._clock.sleep(_SETTLE_SECONDS)
-        return self._complaints.first or leftovers(self.ledger, self._fleet.running)
+        patience = self._clock.monotonic() + _SETTLE_SECONDS
+        while (left := leftovers(self.ledger, self._fleet.running)) and self._clock.monotonic() < patience:
+            await self._clock.sleep(_LOOK_SECONDS)
+        return self._complaints.first or left
 
     def _unfinished(self) -> list[tuple[Kind, Key]]:
         return [
