@@ -127,7 +127,7 @@ def det_platform(
     forks: Forks, *options: str, variables: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[DetPlatform]:
     with tempfile.TemporaryDirectory(prefix="muster-det-", ignore_cleanup_errors=True) as name:
-        directory, port = Path(name), _free_port()
+        directory, port = Path(name), free_port()
         process = _start(directory, port, options, variables)
         platform = DetPlatform(directory, port, options, forks, process, variables)
         try:
@@ -211,7 +211,7 @@ def _environment(directory: Path, variables: Mapping[str, str]) -> dict[str, str
     }
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

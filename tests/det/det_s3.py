@@ -1,7 +1,6 @@
 """A server that speaks S3, in a process of its own, and what our server needs to speak to it."""
 
 import contextlib
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 import urllib3
 from tests.det.det_client import ENVIRONMENT, PYTHON
+from tests.det.det_platform import free_port
 
 KEY, SECRET = "a-key", "a-secret"
 _CLIENT = ("s3fs", "aiobotocore", "botocore", "aioitertools", "jmespath", "wrapt")
@@ -41,9 +41,7 @@ class Bucket:
 
 @contextlib.contextmanager
 def bucket(name: str) -> Iterator[Bucket]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     found = Bucket(f"http://127.0.0.1:{port}", name)
     command = [str(PYTHON), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

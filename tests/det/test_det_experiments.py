@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 from tests.det.det_client import Det
 from tests.det.det_experiments import CANCELED, COMPLETED, ERROR, MODELS, PAUSED, Lab, of_steps, shell, trained
-from tests.det.det_platform import eventually
+from tests.det.det_platform import eventually, free_port
 
 OPTIONS = ("--fake-gpus", "4")
 KEEP_ALL = {"save_trial_best": 9, "save_trial_latest": 9}
@@ -311,3 +312,25 @@ def test_only_what_has_ended_is_deleted(lab: Lab, det: Det, emptied: None):
     assert "ERROR" not in lab.state(experiment)
     det("experiment", "delete", str(experiment), "--yes", code=1)
     det("experiment", "archive", str(experiment), code=1)
+
+
+def test_ports_of_a_trial_are_published(lab: Lab, det: Det, emptied: None):
+    inside, here = free_port(), free_port()
+    config = {
+        **shell(f"echo hello > greeting; python3 -m http.server {inside}"),
+        "environment": {"proxy_ports": [{"proxy_port": inside, "proxy_tcp": True}]},
+    }
+    following = det.start(
+        "experiment", "create", "-f", "-p", f"{here}:{inside}", lab.written(config), str(MODELS / "core")
+    )
+    try:
+        eventually(lambda: read(f"http://127.0.0.1:{here}/greeting") == b"hello\n", seconds=40)
+    finally:
+        following.stop()
+
+
+def read(url: str) -> bytes:
+    try:
+        return urllib3.request("GET", url, retries=False, timeout=2.0).data
+    except urllib3.exceptions.HTTPError:
+        return b""

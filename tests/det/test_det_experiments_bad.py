@@ -10,6 +10,7 @@ from tests.det.det_experiments import MODELS, Lab, shell, trained
 
 OPTIONS = ("--fake-gpus", "2")
 ASHA = {"name": "adaptive_asha", "metric": "loss", "max_trials": 4, "max_time": 8, "time_metric": "batches"}
+GRID = {"name": "grid", "metric": "loss"}
 REAL = {"type": "double", "minval": 0, "maxval": 1}
 
 
@@ -23,7 +24,7 @@ REAL = {"type": "double", "minval": 0, "maxval": 1}
         ({"searcher": {"name": "alchemy", "metric": "loss"}}, ["searcher.name", "alchemy"]),
         ({"searcher": {**ASHA, "max_trials": 0}}, ["searcher.max_trials"]),
         ({"searcher": {**ASHA, "divisor": 0.5}}, ["searcher.divisor"]),
-        ({"searcher": {"name": "grid", "metric": "loss"}, "hyperparameters": {"x": REAL}}, ["hyperparameters.x", "count"]),
+        ({"searcher": {**GRID}, "hyperparameters": {"x": REAL}}, ["hyperparameters.x", "count"]),
         ({"hyperparameters": {"x": {"type": "int", "minval": 5, "maxval": 1}}}, ["hyperparameters.x"]),
         ({"checkpoint_storage": {"type": "tape"}}, ["checkpoint_storage.type", "shared_fs"]),
         ({"resources": {"slots_per_trial": -1}}, ["slots_per_trial"]),

@@ -54,3 +54,7 @@ def test_a_tensorboard_shows_what_was_trained(lab: Lab, det: Det, emptied: None)
 
     eventually(lambda: "loss" in tags(), seconds=40)
     det("tensorboard", "kill", task)
+    of_trial = det("tensorboard", "start", "-t", str(lab.first_trial(experiment)), "--detach").lines[-1]
+    assert lab.watch.get("tensorboards")["tensorboards"][-1]["trialIds"] == [lab.first_trial(experiment)]
+    det("tensorboard", "kill", of_trial)
+    assert "999" in det("tensorboard", "start", "999", "--detach", code=1).text
