@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection, event, text
 
 from muster.api.meta import Instant
-from muster.experiments import metric_blocks, metric_reading, metric_records
+from muster.experiments import metric_blocks, metric_reading, metric_records, standings
 from muster.experiments.metric_reading import Cursor, WorkloadFilter
 from muster.experiments.states import ExperimentId, TrialId
 from muster.records import Database
@@ -51,10 +51,25 @@ def _encode(_line: object) -> bytes:
     ],
 )
 async def test_no_large_table_is_read_from_end_to_end(tmp_path: Path, ask: Callable[[Connection], object]) -> None:
-    asked: list[tuple[str, object]] = []
-    database = await Database.at(tmp_path / "records.db")
+    found = await plans(tmp_path, ask)
+    scanned = {match[1] for plan in found if (match := re.match(r"SCAN (\w+)(?! USING COVERING)", plan))}
+    assert not scanned & set(LARGE), found
 
-    def plans(connection: Connection) -> list[str]:
+
+async def test_how_far_experiments_have_come_is_looked_up_by_what_runs(tmp_path: Path) -> None:
+    """Of which there is little, and not by all trials that they ever had."""
+    found = await plans(tmp_path, lambda connection: standings.of_experiments(connection, [ExperimentId(1)]))
+    assert [plan.split(" (")[0] for plan in found[:2]] == [
+        "SEARCH allocations USING INDEX ix_allocations_is_open",
+        "SEARCH trials USING INDEX ix_trials_task_id",
+    ]
+
+
+async def plans(folder: Path, ask: Callable[[Connection], object]) -> list[str]:
+    asked: list[tuple[str, object]] = []
+    database = await Database.at(folder / "records.db")
+
+    def read(connection: Connection) -> list[str]:
         ask(connection)
         event.remove(database._engine, "before_cursor_execute", note)
         questions = [(sql, values) for sql, values in asked if sql.startswith("SELECT")]
@@ -68,10 +83,9 @@ async def test_no_large_table_is_read_from_end_to_end(tmp_path: Path, ask: Calla
         asked.append((sql, values))
 
     event.listen(database._engine, "before_cursor_execute", note)
-    found = await database.read(plans)
-    scanned = {match[1] for plan in found if (match := re.match(r"SCAN (\w+)(?! USING COVERING)", plan))}
+    found = await database.read(read)
     await database.close()
-    assert not scanned & set(LARGE), found
+    return found
 
 
 async def test_such_a_reading_would_be_noticed(tmp_path: Path) -> None:
