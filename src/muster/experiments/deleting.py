@@ -5,6 +5,7 @@ usage is counted from.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -128,13 +129,19 @@ class ExperimentRemover:
             for id, state, is_unmanaged in found:
                 if state is ExperimentState.DELETE_FAILED:
                     raise errors.Conflict(f"experiment {id} could not be deleted")
+                if state is ExperimentState.DELETING:
+                    continue
                 if state in ENDED or is_unmanaged:
-                    await self._database.write(lambda connection, id=id: _mark(connection, id, is_forced=True))  # type: ignore[misc]
-                    self._asked.set()
-                elif state is not ExperimentState.DELETING:
+                    await self._force(id)
+                else:
                     killed = StopAsked(ExperimentState.STOPPING_KILLED, "its workspace or project was deleted")
                     await self._conductors.tell(id, killed)
             await self._clock.sleep(_VACATE_SECONDS)
+
+    async def _force(self, experiment: ExperimentId) -> None:
+        with contextlib.suppress(errors.NotFound):  # somebody else has deleted it meanwhile
+            await self._database.write(lambda connection: _mark(connection, experiment, is_forced=True))
+        self._asked.set()
 
     async def _found(
         self, workspace: WorkspaceId, project: ProjectId | None

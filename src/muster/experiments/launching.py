@@ -4,7 +4,7 @@ A trial is a task whose program is the experiment's entrypoint, begun by `tasks.
 there. What it is told goes by its environment; what may hold keys of a storage goes there as a secret.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,7 +14,7 @@ from muster.accounts.services import AccountServices
 from muster.api import errors, raw
 from muster.api.documents import made_child, objects
 from muster.api.raw import Document
-from muster.engines.protocol import DEFAULT_PRIORITY, AllocationId, Request
+from muster.engines.protocol import DEFAULT_PRIORITY, AllocationId, Pool, Request
 from muster.engines.sizing import GPU
 from muster.experiments.experiment_records import Experiment
 from muster.experiments.trial_records import Trial
@@ -31,10 +31,15 @@ from muster.tasks.task_pods import Cluster, TaskFacts
 
 LONGEST_VARIABLE: Final = 120 * 1024
 """Systems refuse to start a program with a longer one."""
-_USUAL: Final = ("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1", "TMPDIR=/tmp")
+_USUAL: Final = ("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1", f"TMPDIR={task_pods.TEMPORARY_DIRECTORY}")
 """Where users do not say otherwise. Newer PyTorch loads only weights unless it is told to load all; what trainers
-save is more than that, and theirs to trust. Ranks meet at sockets in files, whose paths must not be long: a trial has
-a /tmp of its own."""
+save is more than that, and theirs to trust. Ranks meet at sockets in files, whose paths must not be long."""
+
+_MEETING: Final[Sequence[tuple[Document, Document]]] = (
+    ({"name": "meeting", "emptyDir": {}}, {"name": "meeting", "mountPath": "/tmp/muster-trial"}),  # noqa: S108
+)
+"""For trials of several parts. Launchers put sockets into /tmp that are named after the allocation, and parts of one
+may be on the same machine: something new below it gives each a /tmp of its own, with all that was there before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +71,11 @@ class TrialLauncher:
         services, config = self._services, task_config(experiment)
         namespace = await workspace_room.namespace(services.accounts.bindings, services.store, experiment.workspace)
         await self._cluster.glue.place(services.store, namespace)
+        pool = await self._pool(config)
         facts = TaskFacts(
             kind=TaskType.TRIAL,
             username=experiment.username,
-            device=await self._device(config),
+            device="cuda" if config.resources.slots and pool is not None and pool.slot_resource == GPU else "cpu",
             variables=await self._variables(experiment, trial, run),
             has_context=True,
             agent=await agent_users.find(services.accounts, experiment.user, experiment.workspace),
@@ -77,7 +83,9 @@ class TrialLauncher:
         defaults = self._settings.defaults
         pod_spec = defaults.gpu_pod_spec if facts.device == "cuda" else defaults.cpu_pod_spec
         template = task_pods.template(config, facts, self._cluster, pod_spec)
-        task_pods.add_volumes(template, _volumes(experiment.config))
+        task_pods.add_volumes(template, storage_volumes(experiment.config.get("checkpoint_storage") or {}))
+        if pool is not None and config.resources.slots > pool.slots_per_node:
+            task_pods.add_volumes(template, _MEETING)
         without_nodes(template, excluded)
         request = Request(
             allocation=allocation,
@@ -120,10 +128,9 @@ class TrialLauncher:
             **({} if checkpoint is None else {"DET_LATEST_CHECKPOINT": checkpoint}),
         }
 
-    async def _device(self, config: TaskConfig) -> str:
+    async def _pool(self, config: TaskConfig) -> Pool | None:
         pools = await self._services.pools.pools()
-        found = [pool for pool in pools if pool.name == config.resources.pool]
-        return "cuda" if config.resources.slots and found and found[0].slot_resource == GPU else "cpu"
+        return next((pool for pool in pools if pool.name == config.resources.pool), None)
 
 
 def variables_of_experiment(config: Document, hparams: Document) -> dict[str, str]:
@@ -165,12 +172,6 @@ def task_config(experiment: Experiment) -> TaskConfig:
 
 def _steps(connection: Connection, checkpoint: str) -> int:
     return connection.scalar(select(CHECKPOINTS.c.steps).where(CHECKPOINTS.c.uuid == checkpoint)) or 0
-
-
-def _volumes(config: Document) -> Iterator[tuple[Document, Document]]:
-    # Launchers put sockets there that are named after the allocation, and parts of one may be on the same machine.
-    yield {"name": "tmp", "emptyDir": {}}, {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108
-    yield from storage_volumes(config.get("checkpoint_storage") or {})
 
 
 def storage_volumes(storage: Document) -> Iterator[tuple[Document, Document]]:

@@ -20,6 +20,7 @@ from muster.tasks.task_config import BindMount, TaskConfig, TaskType
 RUN_DIRECTORY: Final = "/run/determined"
 GLUE_DIRECTORY: Final = f"{RUN_DIRECTORY}/glue"
 WORK_DIRECTORY: Final = f"{RUN_DIRECTORY}/workdir"
+TEMPORARY_DIRECTORY: Final = f"{RUN_DIRECTORY}/tmp"  # noqa: S108 - inside of what is its own
 DEFAULT_IMAGE: Final = "python:3.12-slim"
 """Where nobody names one, and where images count at all: it has all that the scripts need."""
 _BOOT: Final = """\

@@ -33,7 +33,7 @@ async def test_a_trial_has_what_its_experiment_says() -> None:
     assert (found.is_debug, found.preemption_seconds, found.bind_mounts[0].host_path) == (True, 60, "/data")
     assert found.environment.image["cuda"] == "torch"
     # Resuming needs more than weights, and sockets short paths; who says otherwise is heard.
-    usual = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "TMPDIR": "/tmp"}
+    usual = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "TMPDIR": "/run/determined/tmp"}
     assert found.environment.variables_of("cpu") == {"A": "1", **usual}
     assert found.environment.variables_of("cuda") == {"A": "2", **usual, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}
 

@@ -70,8 +70,10 @@ def directories(environ: MutableMapping[str, str]) -> str:
     """Makes them, and returns the one to work in."""
     run = environ["DET_RUN_DIR"]
     work = environ.get("DET_WORKDIR") or os.path.join(run, "workdir")
-    for path in ("info", "pythonuserbase", "workdir", "ssh", "train/model"):
+    for path in ("info", "pythonuserbase", "workdir", "ssh", "tmp", "train/model"):
         os.makedirs(os.path.join(run, path), exist_ok=True)
+    if environ.get("MUSTER_UNMOUNTED") and environ.get("TMPDIR") == "/run/determined/tmp":
+        environ["TMPDIR"] = os.path.join(run, "tmp")
     try:
         os.makedirs(work, exist_ok=True)
     except OSError as error:
