@@ -12,7 +12,7 @@ import logging
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,6 +38,8 @@ rows takes a third of the time that as many calls of `pread` take."""
 _STOP: Final = None
 _PATIENCE: Final = {"connect_timeout": "10", "keepalives_idle": "30", "tcp_user_timeout": "30000"}
 """How long libpq waits for a server that does not even refuse; seconds, the last one milliseconds."""
+_ONE_MOMENT: Final[Mapping[str, str | bool]] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+"""All statements of a query see the same records, as in SQLite; PostgreSQL would show each of them what is new."""
 _PASSING: Final = frozenset(
     {
         sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CANTOPEN,
@@ -53,6 +55,7 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._reading = engine if self.is_sqlite else engine.execution_options(**_ONE_MOMENT)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="records-reader")
         self._reporters = ThreadPoolExecutor(_REPORTERS, thread_name_prefix="records-reporter")
         self._changes: queue.SimpleQueue[_Change | None] = queue.SimpleQueue()
@@ -85,9 +88,9 @@ class Database:
         return self._engine.dialect.name == "sqlite"
 
     async def read(self, query: Callable[[Connection], T], *, is_long: bool = False) -> T:
-        """What the query returns must not need the connection any more. Sees every change that was acknowledged.
-        `is_long`: it may take seconds, and waits for others of its kind instead of having all others wait for it.
-        Raises Unavailable while the database is away."""
+        """What the query returns must not need the connection any more. All its statements see the same moment, with
+        every change that was acknowledged before. `is_long`: it may take seconds, and waits for others of its kind
+        instead of having all others wait for it. Raises Unavailable while the database is away."""
         readers = self._reporters if is_long else self._readers
         return await asyncio.get_running_loop().run_in_executor(readers, self._read, query)
 
@@ -107,7 +110,7 @@ class Database:
         self._engine.dispose()
 
     def _read(self, query: Callable[[Connection], T]) -> T:
-        with _told(), self._engine.connect() as connection:
+        with _told(), self._reading.connect() as connection:
             return query(connection)
 
     def _write_all(self) -> None:
