@@ -197,7 +197,7 @@ async def _follow_all(url: str, followers: int, expected: int) -> None:
 
     async def follow() -> None:
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 20)
-        writer.write(b"GET /api/v1/tasks/task/logs?follow=true HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(b"GET /api/v1/tasks/task/logs?follow=true HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         connected.release()
         lines, is_told = 0, False
         while chunk := await reader.read(1 << 16):
