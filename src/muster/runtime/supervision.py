@@ -29,7 +29,15 @@ async def _keep(name: str, component: Callable[[], Awaitable[None]], clock: Cloc
             _log.error("%s ended by itself; starting it again", name)
         except Exception:
             _log.exception("%s failed; starting it again", name)
+        if _is_ending():
+            # What a component raises while it is cancelled takes the place of the cancellation, which came only once.
+            raise asyncio.CancelledError
         if clock.monotonic() - started >= CALM_SECONDS:
             pause = FIRST_PAUSE_SECONDS
         await clock.sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+
+def _is_ending() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
