@@ -124,10 +124,10 @@ async def _followed() -> list[Figure]:
         started = time.perf_counter()
         async with aiohttp.ClientSession() as client:
             for number in range(expected // 10):
-                await _post(client, url, _lines("task", number * 10, 10))
-                ahead = (number + 1) * 10 / _RATE - (time.perf_counter() - started)
+                ahead = number * 10 / _RATE - (time.perf_counter() - started)
                 if ahead > 0:
                     await asyncio.sleep(ahead)
+                await _post(client, url, _lines("task", number * 10, 10))
             written = time.perf_counter()
             await crowd.stdout.readline()  # the last has seen the last line
             lag = time.perf_counter() - written
