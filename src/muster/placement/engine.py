@@ -22,7 +22,7 @@ from muster.placement.framework import Action
 from muster.placement.group_plugins import GroupPluginFailed
 from muster.placement.in_tree import Shared, default_profile
 from muster.placement.preempting import Budgets, is_protected
-from muster.placement.profiles import Profile, name_of
+from muster.placement.profiles import DEFAULT_SCHEDULER, Profile, name_of
 from muster.placement.queueing import BY_PRIORITY, SchedulingQueue, SortBy, Timing
 from muster.placement.queueing.entities import Place, Queued
 from muster.placement.queueing.waking import ClusterChange
@@ -94,6 +94,9 @@ class Engine:
         self._groups_of_class: dict[str, dict[Key, Object]] = {}
         self.observer: Observer | None = None
         self.extending = Extending()
+        self.serves: frozenset[str] | None = None
+        """The `schedulerName`s of the pods that are placed here; None: whatever they name. Pods of others count as soon
+        as they have a node."""
         self._assumed: dict[str, PodInfo] = {}  # by uid: what was given a node here, and not yet seen there
         self._takers = {
             core.NODE: self._node,
@@ -112,12 +115,22 @@ class Engine:
 
     def take(self, old: Object | None, new: Object | None, now: float) -> None:
         """An object of one of `KINDS` came (no `old`), changed, or went (no `new`)."""
+        if self.serves is not None:
+            old, new = self._of_concern(old), self._of_concern(new)
         found = new or old
-        assert found is not None
+        if found is None:
+            return
         if self.observer is not None:
             self.observer.took(old, new)
         self._takers[found.kind](old, new, now)
         self._reservations.look(now)
+
+    def _of_concern(self, found: Object | None) -> Object | None:
+        """None for a pod without a node that another scheduler looks after."""
+        if found is None or found.kind is not core.POD or self.serves is None:
+            return found
+        spec = found.read(core.Pod).spec
+        return found if spec.node_name or (spec.scheduler_name or DEFAULT_SCHEDULER) in self.serves else None
 
     def _node(self, old: Object | None, new: Object | None, now: float) -> None:
         if new is None:

@@ -6,7 +6,7 @@ from typing import get_args
 from muster.api import core, errors, raw
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
-from muster.server import access, evicting, formats, reading, versions, writing
+from muster.server import access, formats, reading, versions, writing
 from muster.server.admitting import Admitting
 from muster.server.context import Call, Context
 from muster.server.exchange import Request, Response
@@ -94,11 +94,8 @@ async def evict(context: Context, call: Call) -> Response:
     if name not in (None, "", target.name):
         raise errors.BadRequest(f"name in URL ({target.name}) does not match name in Eviction object ({name})")
     asked = options_from(sent.get("deleteOptions") or {})
-    pod = await context.store.get(target.kind, target.key)
-    await evicting.permit(context.store, pod, context.clock.now())
     write = asked.delete(target, target.key, writing.options_of(call.request))
-    # Based on the pod that the budget was computed with: a pod of the same name that came since is another one.
-    written = await writing.commit(context, replace(write, uid=write.uid or pod.uid))
+    written = await writing.commit(context, replace(write, within_budgets=True))
     if call.request.headers.get(writing.RETURN_OBJECT) == "object":
         return deleted_response(context, call, written, 201)
     return reading.success(_details(target, written.object), 201)

@@ -4,11 +4,12 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from muster.api import core, errors, raw, scheduling
+from muster.api import core, errors, policy, raw, scheduling
 from muster.api.kinds import Kind
 from muster.api.managing import TakeIn
 from muster.api.meta import Instant
 from muster.api.objects import Key, Object
+from muster.api.policy import disrupting
 from muster.api.raw import Document
 from muster.store import completing, protocol, revising
 from muster.store.protocol import Write
@@ -51,6 +52,8 @@ class Decider:
             case protocol.Patch():
                 return current, revising.patch(write, current, context)
             case protocol.Delete():
+                if write.within_budgets:
+                    self._check_budgets(current)
                 return current, revising.delete(write, current, context)
             case protocol.Bind():
                 return current, revising.bind(write, current, context)
@@ -89,6 +92,26 @@ class Decider:
             completing.complete_pod(document, self.find, self._default_priority_class(), self._limit_ranges(document))
         if self.take_in is not None:
             self.take_in(kind, document, self.find)
+
+    def _check_budgets(self, pod: Object) -> None:
+        """Raises TooManyRequests. What this group has evicted before counts: of two at once the second is refused."""
+        if disrupting.is_free(pod):
+            return
+        namespace = pod.key.namespace
+        budget = disrupting.covering(pod, self._all(policy.POD_DISRUPTION_BUDGET, namespace))
+        if budget is None:
+            return
+        selector = disrupting.selector_of(budget)
+        covered = [other for other in self._all(core.POD, namespace) if selector.matches(other.meta.labels or {})]
+        refusal = disrupting.refusal(pod, budget, covered)
+        if refusal is not None:
+            raise refusal
+
+    def _all(self, kind: Kind, namespace: str) -> list[Object]:
+        known = self.tables[kind].objects
+        changed = {key: found for (of, key), found in self.staged.items() if of is kind}
+        found = (changed.get(key, known.get(key)) for key in {**known, **changed} if key.namespace == namespace)
+        return [each for each in found if each is not None]
 
     def _limit_ranges(self, pod: Document) -> list[core.LimitRange]:
         """Of the pod's namespace, by name: of two that give a default the first counts."""

@@ -132,7 +132,8 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Deletes at once, or marks as terminating: finalizers, dependants in foreground, a pod that still runs."""
+    """Deletes at once, or marks as terminating: finalizers, dependants in foreground, a pod that still runs.
+    `within_budgets`: of a pod, its eviction: refused with TooManyRequests while a PodDisruptionBudget needs it."""
 
     kind: Kind
     key: Key
@@ -141,6 +142,7 @@ class Delete:
     uid: str | None = None
     based_on: Revision | None = None
     options: Options = DEFAULT_OPTIONS
+    within_budgets: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ belongs to the deciding loop: here it is touched in `flush` only.
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from muster.api import core, errors
 from muster.api.errors import ApiError
@@ -325,12 +325,13 @@ class Binder:
         self._failed.append(binding)
         self._news.set()
 
-    def _retry(self, writes: Sequence[Write], results: Iterable[Result]) -> None:
-        again = [
-            write
-            for write, result in zip(writes, results, strict=True)
-            if isinstance(result, Refused) and _is_passing(result.error)
-        ]
+    def _retry(self, writes: Sequence[Write], results: Sequence[Result]) -> None:
+        again = []
+        for write, result in zip(writes, results, strict=True):
+            if isinstance(result, Refused) and _is_passing(result.error):
+                again.append(write)
+            else:
+                self._evictions.settled(write, is_done=not isinstance(result, Refused))
         if again:
             self._evictions.put_back(again)
             self._is_paused = True

@@ -1,4 +1,7 @@
-"""Makes room: victims are told why and deleted, and those they leave for wait until they are gone."""
+"""Makes room: victims are told why and evicted, and those they leave for wait until they are gone.
+
+A disruption budget may say no for now: then it is asked again, for as long as somebody waits for the room.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from muster.store.protocol import Delete, Patch, PatchType, Write
 
 _MARGIN_SECONDS = 10.0  # beyond the grace of the victims: for their agents to say that they are gone
 _DEFAULT_GRACE = 30
+_NO_TARGET: Document = {"type": "DisruptionTarget", "status": "False", "reason": "PreemptionGivenUp", "message": ""}
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +44,7 @@ class Evictions:
         self._deadlines: list[tuple[float, int, _Waiting]] = []  # a heap; what no longer waits stays in until it is due
         self._numbers = count()
         self._writes: list[Write] = []
+        self._untold: dict[str, tuple[Object, str]] = {}  # by the victim's uid: what people hear once it is evicted
 
     def start(self, key: EntityKey, bindings: list[Binding], victims: Iterable[PodInfo]) -> list[Binding]:
         """Returns those of the bindings that need not wait: all of them where the victims have gone already."""
@@ -83,6 +88,8 @@ class Evictions:
         preemptor = self._by_pod.pop(uid, None)
         if preemptor is not None:
             preemptor.bindings = [binding for binding in preemptor.bindings if binding.pod.uid != uid]
+            if not preemptor.bindings:
+                self._give_up(preemptor)
         for waiting in self._by_victim.pop(uid, ()):
             waiting.victims.discard(uid)
             if not waiting.victims:
@@ -95,6 +102,7 @@ class Evictions:
     def spare(self, uid: str) -> list[Binding]:
         """The victim has not been bound after all: it has lost its claim, which is enough. Returns what may go on."""
         self._writes = [write for write in self._writes if _uid_of(write) != uid]
+        self._untold.pop(uid, None)
         return self.ended(uid)
 
     def displaced(self, victims: Iterable[PodInfo]) -> list[Binding]:
@@ -125,8 +133,19 @@ class Evictions:
             others.remove(waiting)
             if not others:
                 del self._by_victim[uid]
+                self._let_live(uid)
         waiting.victims = set()
         return bindings
+
+    def _let_live(self, uid: str) -> None:
+        """Nobody waits for its room any more. Where it has been told to go and was not evicted yet, that is undone."""
+        dropped = [write for write in self._writes if _uid_of(write) == uid]
+        if not any(isinstance(write, Delete) for write in dropped):
+            return
+        self._writes = [write for write in self._writes if _uid_of(write) != uid]
+        victim, _ = self._untold.pop(uid)
+        if not any(isinstance(write, Patch) for write in dropped):
+            self._writes.append(self._tell(victim, {**_NO_TARGET, "lastTransitionTime": self._now()}))
 
     def forget_promise(self, pods: Iterable[PodInfo]) -> None:
         """The node that they were promised is no hope any more."""
@@ -147,6 +166,16 @@ class Evictions:
     def put_back(self, writes: Sequence[Write]) -> None:
         """These were refused for now."""
         self._writes[:0] = writes
+        for uid in {write.uid for write in writes if isinstance(write, Delete) and write.uid not in self._by_victim}:
+            assert uid is not None
+            self._let_live(uid)
+
+    def settled(self, write: Write, *, is_done: bool) -> None:
+        """The write will not be tried again. Of an eviction that is done people are told."""
+        untold = self._untold.pop(write.uid or "", None) if isinstance(write, Delete) else None
+        if untold is not None and is_done:
+            victim, message = untold
+            self._reporter.events.record(victim, "Normal", "Preempted", message)
 
     def has_writes(self, but: Collection[str]) -> bool:
         return any(_uid_of(write) not in but for write in self._writes)
@@ -157,16 +186,21 @@ class Evictions:
             "status": "True",
             "reason": "PreemptionByScheduler",
             "message": f"muster-scheduler: preempting to accommodate {preemptor.pod.key}",
-            "lastTransitionTime": timestamps.to_text(self._clock.now()),
+            "lastTransitionTime": self._now(),
         }
 
+    def _now(self) -> str:
+        return timestamps.to_text(self._clock.now())
+
     def _evict(self, victim: Object, preemptor: Binding, condition: Document) -> None:
-        """Told why, then deleted with its own grace."""
+        """Told why, then evicted with its own grace."""
+        self._writes.append(self._tell(victim, condition))
+        self._writes.append(Delete(core.POD, victim.key, uid=victim.uid, options=OPTIONS, within_budgets=True))
+        self._untold[victim.uid] = (victim, f"Preempted by {preemptor.pod.key} on node {preemptor.node}")
+
+    def _tell(self, victim: Object, condition: Document) -> Patch:
         body = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
-        self._writes.append(Patch(core.POD, victim.key, body, PatchType.STRATEGIC, "status", options=OPTIONS))
-        self._writes.append(Delete(core.POD, victim.key, uid=victim.uid, options=OPTIONS))
-        message = f"Preempted by {preemptor.pod.key} on node {preemptor.node}"
-        self._reporter.events.record(victim, "Normal", "Preempted", message)
+        return Patch(core.POD, victim.key, body, PatchType.STRATEGIC, "status", options=OPTIONS)
 
 
 def _nominate(pod: PodInfo, node: str | None) -> Write:
