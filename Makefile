@@ -90,6 +90,7 @@ bench: $(STAMP)         ## make bench [SUITE=name]: prints a table, writes build
 docs: $(STAMP)          ## render what is generated from the code; `make check` fails when it is stale
 	$(BIN)/python -m muster.cli.reference > docs/reference/cli.md
 	$(BIN)/python -m muster.experiments.states_page > docs/reference/states.md
+	$(BIN)/python -m muster.deploying.generating deploy
 
 conformance: $(STAMP)   ## other systems' own test tables over our engines; writes build/conformance.json
 	$(BIN)/python -m tests.conformance

@@ -86,7 +86,7 @@ def _name_of_view(view: type[View]) -> str:
     return f"{prefix}.{view.__name__}"
 
 
-def _described(view: type[View]) -> Document:
+def described(view: type[View]) -> Document:
     written = view.__dict__.get("__doc__")  # its own: an inherited one would describe something else
     return {"description": " ".join(written.split())} if written else {}
 
@@ -133,7 +133,7 @@ class Components:
         return reference(name)
 
     def _struct(self, view: type[View]) -> Document:
-        schema: Document = {"type": "object"} | _described(view)
+        schema: Document = {"type": "object"} | described(view)
         properties = {name: self._schema(shape) for name, shape in shapes.fields_of(view).items()}
         if properties:
             schema["properties"] = properties
@@ -147,7 +147,7 @@ class Components:
             case Form.STRUCT:
                 assert shape.view is not None
                 referred = self._add_view(shape.view)
-                extensions = _described(shape.view) | extensions
+                extensions = described(shape.view) | extensions
                 # OpenAPI 3.0 ignores what stands next to a $ref.
                 return {"allOf": [referred], **extensions} if extensions else referred
             case Form.MAP:
