@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from muster.api import core, errors, raw
+from muster.api import batch, core, errors, raw
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.api.raw import JSON, Document
@@ -25,6 +25,7 @@ from muster.store.protocol import (
     PatchType,
     Refused,
     Replace,
+    Revision,
     Selection,
     Store,
     Written,
@@ -35,16 +36,12 @@ _PATIENCE = 5.0  # seconds a watch may take to show what was written: far above 
 
 
 def config_map(name: str, data: dict[str, str] | None = None, **metadata: JSON) -> Document:
-    return {"metadata": {"name": name, "namespace": "default", **metadata}, "data": data or {}}
+    return {"metadata": {"namespace": "default", "name": name, **metadata}, "data": data or {}}
 
 
 def pod(name: str, **metadata: JSON) -> Document:
     container = {"name": "main", "image": "host", "command": ["true"]}
-    return {"metadata": {"name": name, "namespace": "default", **metadata}, "spec": {"containers": [container]}}
-
-
-def at(name: str) -> Key:
-    return Key("default", name)
+    return {"metadata": {"namespace": "default", "name": name, **metadata}, "spec": {"containers": [container]}}
 
 
 async def create(store: Store, kind: Kind, document: Document) -> Object:
@@ -56,12 +53,27 @@ class StoreSuite:
 
     writes_until_forgotten = 300
     """After so many changes of one kind the store under test no longer remembers the first. Set it up small."""
+    namespace = "default"
+    """Where all happens. There may be objects in it, of names that begin with `kube-`, but nobody else may make any."""
+
+    def config_map(self, name: str, data: dict[str, str] | None = None, **metadata: JSON) -> Document:
+        return config_map(name, data, namespace=self.namespace, **metadata)
+
+    def pod(self, name: str, **metadata: JSON) -> Document:
+        return pod(name, namespace=self.namespace, **metadata)
+
+    def at(self, name: str) -> Key:
+        return Key(self.namespace, name)
+
+    def own_names(self, found: Sequence[Object]) -> list[str]:
+        keys = [item.key for item in found]
+        return [key.name for key in keys if key.namespace == self.namespace and not key.name.startswith("kube-")]
 
     # Creating and reading
 
     async def test_what_was_created_is_read_back_with_identity(self, store: Store) -> None:
-        made = await create(store, core.CONFIG_MAP, config_map("a", {"k": "v"}))
-        found = await store.get(core.CONFIG_MAP, at("a"))
+        made = await create(store, core.CONFIG_MAP, self.config_map("a", {"k": "v"}))
+        found = await store.get(core.CONFIG_MAP, self.at("a"))
         assert found.raw == made.raw
         assert found.uid
         assert found.revision > 0
@@ -69,35 +81,35 @@ class StoreSuite:
         assert found.document()["kind"] == "ConfigMap"
 
     async def test_fields_we_do_not_model_are_kept(self, store: Store) -> None:
-        document = config_map("a")
+        document = self.config_map("a")
         document["x-future"] = {"deep": [1, {"er": "x"}]}
         await create(store, core.CONFIG_MAP, document)
-        await write_one(store, Patch(core.CONFIG_MAP, at("a"), {"data": {"k": "v"}}))
-        found = await store.get(core.CONFIG_MAP, at("a"))
+        await write_one(store, Patch(core.CONFIG_MAP, self.at("a"), {"data": {"k": "v"}}))
+        found = await store.get(core.CONFIG_MAP, self.at("a"))
         assert found.document()["x-future"] == {"deep": [1, {"er": "x"}]}
 
     async def test_missing_objects_are_not_found(self, store: Store) -> None:
         with pytest.raises(errors.NotFound, match='configmaps "nobody" not found'):
-            await store.get(core.CONFIG_MAP, at("nobody"))
+            await store.get(core.CONFIG_MAP, self.at("nobody"))
 
     async def test_a_name_is_taken_once(self, store: Store) -> None:
-        await create(store, core.CONFIG_MAP, config_map("a"))
+        await create(store, core.CONFIG_MAP, self.config_map("a"))
         with pytest.raises(errors.AlreadyExists):
-            await create(store, core.CONFIG_MAP, config_map("a"))
+            await create(store, core.CONFIG_MAP, self.config_map("a"))
 
     async def test_nothing_is_created_in_a_namespace_that_does_not_exist(self, store: Store) -> None:
         with pytest.raises(errors.NotFound, match="namespaces"):
             await create(store, core.CONFIG_MAP, {"metadata": {"name": "a", "namespace": "nowhere"}})
 
     async def test_generated_names_differ(self, store: Store) -> None:
-        document = {"metadata": {"generateName": "run-", "namespace": "default"}}
+        document = {"metadata": {"generateName": "run-", "namespace": self.namespace}}
         made = [await create(store, core.CONFIG_MAP, raw.copy(document)) for _ in range(5)]
         names = {found.key.name for found in made}
         assert len(names) == 5
         assert all(name.startswith("run-") and len(name) == 9 for name in names)
 
     async def test_all_field_errors_come_at_once(self, store: Store) -> None:
-        document = pod("Bad_Name")
+        document = self.pod("Bad_Name")
         document["spec"]["containers"] = [{"name": "UPPER"}]
         document["spec"]["restartPolicy"] = "Sometimes"
         with pytest.raises(errors.Invalid) as refused:
@@ -106,7 +118,7 @@ class StoreSuite:
         assert {"metadata.name", "spec.containers[0].name", "spec.containers[0].image", "spec.restartPolicy"} <= paths
 
     async def test_a_field_of_the_wrong_type_is_named(self, store: Store) -> None:
-        document = pod("a")
+        document = self.pod("a")
         document["spec"]["terminationGracePeriodSeconds"] = "soon"
         with pytest.raises(errors.Invalid) as refused:
             await create(store, core.POD, document)
@@ -114,10 +126,10 @@ class StoreSuite:
 
     async def test_objects_above_the_limit_are_refused(self, store: Store) -> None:
         with pytest.raises(errors.TooLarge):
-            await create(store, core.CONFIG_MAP, config_map("a", {"k": "x" * (raw.MAX_OBJECT_BYTES + 1)}))
+            await create(store, core.CONFIG_MAP, self.config_map("a", {"k": "x" * (raw.MAX_OBJECT_BYTES + 1)}))
 
     async def test_strict_writes_refuse_unknown_fields_by_name(self, store: Store) -> None:
-        document = pod("a")
+        document = self.pod("a")
         document["spec"]["containerz"] = []
         strict = Create(core.POD, document, Options(unknown_fields="Strict"))
         with pytest.raises(errors.BadRequest, match=r'unknown field "spec\.containerz"'):
@@ -127,42 +139,55 @@ class StoreSuite:
         assert lenient.warnings == ('unknown field "spec.containerz"',)
 
     async def test_a_dry_run_changes_nothing(self, store: Store) -> None:
-        made = await write_one(store, Create(core.CONFIG_MAP, config_map("a"), Options(dry_run=True)))
+        made = await write_one(store, Create(core.CONFIG_MAP, self.config_map("a"), Options(dry_run=True)))
         assert made.key.name == "a"
         with pytest.raises(errors.NotFound):
-            await store.get(core.CONFIG_MAP, at("a"))
+            await store.get(core.CONFIG_MAP, self.at("a"))
 
     # Changing
 
     async def test_revisions_grow_over_all_kinds(self, store: Store) -> None:
-        first = await create(store, core.CONFIG_MAP, config_map("a"))
-        second = await create(store, core.POD, pod("a"))
-        third = await write_one(store, Patch(core.CONFIG_MAP, at("a"), {"data": {"k": "1"}}))
+        first = await create(store, core.CONFIG_MAP, self.config_map("a"))
+        second = await create(store, core.POD, self.pod("a"))
+        third = await write_one(store, Patch(core.CONFIG_MAP, self.at("a"), {"data": {"k": "1"}}))
         assert first.revision < second.revision < third.revision
 
     async def test_a_lost_update_is_refused(self, store: Store) -> None:
-        made = await create(store, core.CONFIG_MAP, config_map("a"))
-        await write_one(store, Patch(core.CONFIG_MAP, at("a"), {"data": {"k": "theirs"}}))
+        made = await create(store, core.CONFIG_MAP, self.config_map("a"))
+        await write_one(store, Patch(core.CONFIG_MAP, self.at("a"), {"data": {"k": "theirs"}}))
         stale = made.document() | {"data": {"k": "mine"}}
         with pytest.raises(errors.Conflict, match="modified"):
-            await write_one(store, Replace(core.CONFIG_MAP, at("a"), stale))
-        based = Patch(core.CONFIG_MAP, at("a"), {"data": {"k": "mine"}}, based_on=made.revision)  # type: ignore[arg-type]
-        with pytest.raises(errors.Conflict):
-            await write_one(store, based)
-        assert (await store.get(core.CONFIG_MAP, at("a"))).document()["data"] == {"k": "theirs"}
+            await write_one(store, Replace(core.CONFIG_MAP, self.at("a"), stale))
+        assert (await store.get(core.CONFIG_MAP, self.at("a"))).document()["data"] == {"k": "theirs"}
+
+    async def test_a_patch_of_any_kind_can_say_what_it_was_based_on(self, store: Store) -> None:
+        made = await create(store, core.CONFIG_MAP, self.config_map("a", {"k": "first"}))
+        bodies: dict[PatchType, JSON] = {
+            PatchType.MERGE: {"data": {"k": "merge"}},
+            PatchType.STRATEGIC: {"data": {"k": "strategic"}, "metadata": {"labels": {"x": "y"}}},
+            PatchType.JSON: [{"op": "replace", "path": "/data/k", "value": "json"}],
+        }
+        based_on = Revision(made.revision)
+        for type, body in bodies.items():
+            patch = Patch(core.CONFIG_MAP, self.at("a"), body, type, based_on=based_on)
+            based_on = Revision((await write_one(store, patch)).revision)
+            with pytest.raises(errors.Conflict):
+                await write_one(store, patch)
+        found = await store.get(core.CONFIG_MAP, self.at("a"))
+        assert (found.document()["data"], found.labels) == ({"k": "json"}, {"x": "y"})
 
     async def test_a_write_that_changes_nothing_keeps_the_revision(self, store: Store) -> None:
-        made = await create(store, core.CONFIG_MAP, config_map("a", {"k": "v"}))
-        again = await write_one(store, Patch(core.CONFIG_MAP, at("a"), {"data": {"k": "v"}}))
+        made = await create(store, core.CONFIG_MAP, self.config_map("a", {"k": "v"}))
+        again = await write_one(store, Patch(core.CONFIG_MAP, self.at("a"), {"data": {"k": "v"}}))
         assert again.revision == made.revision
 
     async def test_each_write_of_a_batch_stands_alone(self, store: Store) -> None:
         results = await store.write(
             [
-                Create(core.CONFIG_MAP, config_map("a")),
-                Create(core.CONFIG_MAP, config_map("Not A Name")),
-                Patch(core.CONFIG_MAP, at("missing"), {}),
-                Create(core.CONFIG_MAP, config_map("b")),
+                Create(core.CONFIG_MAP, self.config_map("a")),
+                Create(core.CONFIG_MAP, self.config_map("Not A Name")),
+                Patch(core.CONFIG_MAP, self.at("missing"), {}),
+                Create(core.CONFIG_MAP, self.config_map("b")),
             ]
         )
         assert [type(result) for result in results] == [Written, Refused, Refused, Written]
@@ -170,26 +195,28 @@ class StoreSuite:
         assert isinstance(results[1].error, errors.Invalid)
 
     async def test_the_three_kinds_of_patches(self, store: Store) -> None:
-        await create(store, core.POD, pod("a", labels={"old": "1"}))
-        await write_one(store, Patch(core.POD, at("a"), {"metadata": {"labels": {"new": "2", "old": None}}}))
+        await create(store, core.POD, self.pod("a", labels={"old": "1"}))
+        await write_one(store, Patch(core.POD, self.at("a"), {"metadata": {"labels": {"new": "2", "old": None}}}))
         await write_one(
             store,
-            Patch(core.POD, at("a"), [{"op": "add", "path": "/metadata/labels/more", "value": "3"}], PatchType.JSON),
+            Patch(
+                core.POD, self.at("a"), [{"op": "add", "path": "/metadata/labels/more", "value": "3"}], PatchType.JSON
+            ),
         )
         image = {"spec": {"containers": [{"name": "main", "image": "other:1"}]}}
-        found = await write_one(store, Patch(core.POD, at("a"), image, PatchType.STRATEGIC))
+        found = await write_one(store, Patch(core.POD, self.at("a"), image, PatchType.STRATEGIC))
         assert found.labels == {"new": "2", "more": "3"}
         assert found.document()["spec"]["containers"][0]["command"] == ["true"]
         assert found.document()["spec"]["containers"][0]["image"] == "other:1"
 
     async def test_immutable_fields_are_named(self, store: Store) -> None:
-        await create(store, core.POD, pod("a"))
+        await create(store, core.POD, self.pod("a"))
         with pytest.raises(errors.Invalid) as refused:
-            await write_one(store, Patch(core.POD, at("a"), {"spec": {"restartPolicy": "Never"}}))
+            await write_one(store, Patch(core.POD, self.at("a"), {"spec": {"restartPolicy": "Never"}}))
         assert any(cause.path.startswith("spec") for cause in refused.value.causes)
 
     async def test_spec_and_status_are_written_apart(self, store: Store) -> None:
-        made = await create(store, core.NODE, {"metadata": {"name": "n"}})
+        await create(store, core.NODE, {"metadata": {"name": "n"}})
         both = {"spec": {"unschedulable": True}, "status": {"phase": "Running"}}
         spec = await write_one(store, Patch(core.NODE, Key("", "n"), both))
         assert spec.document()["spec"]["unschedulable"] is True
@@ -198,12 +225,20 @@ class StoreSuite:
         status = await write_one(store, Patch(core.NODE, Key("", "n"), both, subresource="status"))
         assert status.document()["spec"]["unschedulable"] is True
         assert status.document()["status"]["phase"] == "Running"
-        assert (made.meta.generation, spec.meta.generation, status.meta.generation) == (1, 2, 2)
+
+    async def test_the_generation_counts_what_was_asked_for(self, store: Store) -> None:
+        template = {"spec": {**self.pod("a")["spec"], "restartPolicy": "Never"}}
+        spec = {"suspend": True, "template": template}
+        made = await create(store, batch.JOB, {"metadata": {"name": "j", "namespace": self.namespace}, "spec": spec})
+        asked = await write_one(store, Patch(batch.JOB, self.at("j"), {"spec": {"parallelism": 2}}))
+        told = await write_one(store, Patch(batch.JOB, self.at("j"), {"status": {"failed": 1}}, subresource="status"))
+        assert (made.meta.generation, asked.meta.generation, told.meta.generation) == (1, 2, 2)
+        assert told.document()["status"]["failed"] == 1
 
     async def test_server_side_apply_finds_conflicts(self, store: Store) -> None:
         def applied(manager: str, value: str, *, force: bool = False) -> Apply:
-            document = config_map("a", {"k": value})
-            return Apply(core.CONFIG_MAP, at("a"), document, force, options=Options(manager=manager))
+            document = self.config_map("a", {"k": value})
+            return Apply(core.CONFIG_MAP, self.at("a"), document, force, options=Options(manager=manager))
 
         await write_one(store, applied("alice", "1"))
         with pytest.raises(errors.Conflict, match="alice"):
@@ -212,81 +247,83 @@ class StoreSuite:
         assert taken.document()["data"] == {"k": "2"}
 
     async def test_a_pod_is_bound_once(self, store: Store) -> None:
-        made = await create(store, core.POD, pod("a"))
-        bound = await write_one(store, Bind(core.POD, at("a"), "node-1", uid=made.uid))
+        made = await create(store, core.POD, self.pod("a"))
+        bound = await write_one(store, Bind(core.POD, self.at("a"), "node-1", uid=made.uid))
         assert bound.document()["spec"]["nodeName"] == "node-1"
         with pytest.raises(errors.Conflict):
-            await write_one(store, Bind(core.POD, at("a"), "node-2", uid=made.uid))
+            await write_one(store, Bind(core.POD, self.at("a"), "node-2", uid=made.uid))
 
     # Deleting
 
     async def test_what_is_deleted_is_gone(self, store: Store) -> None:
-        await create(store, core.CONFIG_MAP, config_map("a"))
-        (result,) = await store.write([Delete(core.CONFIG_MAP, at("a"))])
+        await create(store, core.CONFIG_MAP, self.config_map("a"))
+        (result,) = await store.write([Delete(core.CONFIG_MAP, self.at("a"))])
         assert isinstance(result, Written)
         assert result.is_gone
         with pytest.raises(errors.NotFound):
-            await store.get(core.CONFIG_MAP, at("a"))
+            await store.get(core.CONFIG_MAP, self.at("a"))
 
     async def test_a_delete_can_name_what_it_means(self, store: Store) -> None:
-        await create(store, core.CONFIG_MAP, config_map("a"))
+        await create(store, core.CONFIG_MAP, self.config_map("a"))
         with pytest.raises(errors.Conflict):
-            await write_one(store, Delete(core.CONFIG_MAP, at("a"), uid="someone-else"))
+            await write_one(store, Delete(core.CONFIG_MAP, self.at("a"), uid="someone-else"))
 
     async def test_finalizers_hold_an_object_until_they_are_removed(self, store: Store) -> None:
-        await create(store, core.CONFIG_MAP, config_map("a", finalizers=["test.dev/hold"]))
-        marked = await write_one(store, Delete(core.CONFIG_MAP, at("a")))
+        await create(store, core.CONFIG_MAP, self.config_map("a", finalizers=["test.dev/hold"]))
+        marked = await write_one(store, Delete(core.CONFIG_MAP, self.at("a")))
         assert marked.is_terminating
         with pytest.raises(errors.Invalid):
             await write_one(
-                store, Patch(core.CONFIG_MAP, at("a"), {"metadata": {"finalizers": ["test.dev/hold", "x.dev/y"]}})
+                store, Patch(core.CONFIG_MAP, self.at("a"), {"metadata": {"finalizers": ["test.dev/hold", "x.dev/y"]}})
             )
-        (result,) = await store.write([Patch(core.CONFIG_MAP, at("a"), {"metadata": {"finalizers": None}})])
+        (result,) = await store.write([Patch(core.CONFIG_MAP, self.at("a"), {"metadata": {"finalizers": None}})])
         assert isinstance(result, Written)
         with pytest.raises(errors.NotFound):
-            await store.get(core.CONFIG_MAP, at("a"))
+            await store.get(core.CONFIG_MAP, self.at("a"))
 
     async def test_propagation_is_kept_as_a_finalizer(self, store: Store) -> None:
-        await create(store, core.CONFIG_MAP, config_map("a"))
-        marked = await write_one(store, Delete(core.CONFIG_MAP, at("a"), propagation="Foreground"))
+        await create(store, core.CONFIG_MAP, self.config_map("a"))
+        marked = await write_one(store, Delete(core.CONFIG_MAP, self.at("a"), propagation="Foreground"))
         assert marked.meta.finalizers == ("foregroundDeletion",)
         assert marked.is_terminating
 
     async def test_a_running_pod_gets_its_grace(self, store: Store) -> None:
-        await create(store, core.POD, pod("a"))
-        await write_one(store, Bind(core.POD, at("a"), "node-1"))
-        marked = await write_one(store, Delete(core.POD, at("a")))
+        await create(store, core.POD, self.pod("a"))
+        await write_one(store, Bind(core.POD, self.at("a"), "node-1"))
+        marked = await write_one(store, Delete(core.POD, self.at("a")))
         assert marked.is_terminating
         assert marked.meta.deletion_grace_period_seconds == 30
-        await store.write([Delete(core.POD, at("a"), grace_seconds=0)])
+        await store.write([Delete(core.POD, self.at("a"), grace_seconds=0)])
         with pytest.raises(errors.NotFound):
-            await store.get(core.POD, at("a"))
+            await store.get(core.POD, self.at("a"))
 
     # Listing
 
     async def test_lists_are_ordered_selected_and_consistent(self, store: Store) -> None:
         for name in ("c", "a", "b"):
-            await create(store, core.CONFIG_MAP, config_map(name, labels={"odd": str(name != "b")}))
-        page = await store.list(Selection(core.CONFIG_MAP, "default"))
-        assert [found.key.name for found in page.items] == ["a", "b", "c"]
+            await create(store, core.CONFIG_MAP, self.config_map(name, labels={"odd": str(name != "b")}))
+        page = await store.list(Selection(core.CONFIG_MAP, self.namespace))
+        assert self.own_names(page.items) == ["a", "b", "c"]
         odd = await store.list(Selection(core.CONFIG_MAP, labels=parse_labels("odd=True")))
-        assert [found.key.name for found in odd.items] == ["a", "c"]
+        assert self.own_names(odd.items) == ["a", "c"]
         one = await store.list(Selection(core.CONFIG_MAP, fields=parse_fields("metadata.name=b", core.CONFIG_MAP)))
-        assert [found.key.name for found in one.items] == ["b"]
+        assert self.own_names(one.items) == ["b"]
         assert page.revision >= max(found.revision for found in page.items)
+        assert all(found.document()["kind"] == "ConfigMap" for found in page.items)
 
     async def test_pages_show_one_moment(self, store: Store) -> None:
+        selection = Selection(core.CONFIG_MAP, self.namespace)
+        there = len((await store.list(selection)).items)
         for number in range(10):
-            await create(store, core.CONFIG_MAP, config_map(f"c{number}"))
-        selection = Selection(core.CONFIG_MAP, "default")
+            await create(store, core.CONFIG_MAP, self.config_map(f"c{number}"))
         first = await store.list(selection, limit=4)
-        assert first.remaining == 6
-        await store.write([Delete(core.CONFIG_MAP, at("c7")), Create(core.CONFIG_MAP, config_map("c55"))])
-        await write_one(store, Patch(core.CONFIG_MAP, at("c8"), {"data": {"k": "later"}}))
+        assert first.remaining == 6 + there
+        await store.write([Delete(core.CONFIG_MAP, self.at("c7")), Create(core.CONFIG_MAP, self.config_map("c55"))])
+        await write_one(store, Patch(core.CONFIG_MAP, self.at("c8"), {"data": {"k": "later"}}))
         second = await store.list(selection, limit=4, token=first.token)
         third = await store.list(selection, limit=4, token=second.token)
         found = [*first.items, *second.items, *third.items]
-        assert [item.key.name for item in found] == [f"c{number}" for number in range(10)]
+        assert self.own_names(found) == [f"c{number}" for number in range(10)]
         assert found[8].document()["data"] == {}
         assert third.token == ""
 
@@ -297,14 +334,14 @@ class StoreSuite:
     # Watching
 
     async def test_a_watch_from_a_list_loses_nothing(self, store: Store) -> None:
-        await create(store, core.CONFIG_MAP, config_map("before"))
-        selection = Selection(core.CONFIG_MAP, "default")
+        await create(store, core.CONFIG_MAP, self.config_map("before"))
+        selection = Selection(core.CONFIG_MAP, self.namespace)
         page = await store.list(selection)
-        await create(store, core.CONFIG_MAP, config_map("between"))
+        await create(store, core.CONFIG_MAP, self.config_map("between"))
         watch = store.watch(selection, since=page.revision)
-        await create(store, core.CONFIG_MAP, config_map("after"))
-        await write_one(store, Patch(core.CONFIG_MAP, at("before"), {"data": {"k": "v"}}))
-        await store.write([Delete(core.CONFIG_MAP, at("between"))])
+        await create(store, core.CONFIG_MAP, self.config_map("after"))
+        await write_one(store, Patch(core.CONFIG_MAP, self.at("before"), {"data": {"k": "v"}}))
+        await store.write([Delete(core.CONFIG_MAP, self.at("between"))])
         events = await take(watch, 4)
         assert [(event.change, name_of(event)) for event in events] == [
             (Change.ADDED, "between"),
@@ -317,40 +354,40 @@ class StoreSuite:
         assert [event.revision for event in resumed] == [event.revision for event in events[2:]]
 
     async def test_objects_enter_and_leave_a_selection(self, store: Store) -> None:
-        selection = Selection(core.CONFIG_MAP, labels=parse_labels("team=red"))
+        selection = Selection(core.CONFIG_MAP, self.namespace, parse_labels("team=red"))
         page = await store.list(selection)
-        await create(store, core.CONFIG_MAP, config_map("a", labels={"team": "blue"}))
-        await write_one(store, Patch(core.CONFIG_MAP, at("a"), {"metadata": {"labels": {"team": "red"}}}))
-        left = await write_one(store, Patch(core.CONFIG_MAP, at("a"), {"metadata": {"labels": {"team": "blue"}}}))
+        await create(store, core.CONFIG_MAP, self.config_map("a", labels={"team": "blue"}))
+        await write_one(store, Patch(core.CONFIG_MAP, self.at("a"), {"metadata": {"labels": {"team": "red"}}}))
+        left = await write_one(store, Patch(core.CONFIG_MAP, self.at("a"), {"metadata": {"labels": {"team": "blue"}}}))
         events = await take(store.watch(selection, since=page.revision), 2)
         assert [event.change for event in events] == [Change.ADDED, Change.DELETED]
         assert events[1].revision == left.revision
 
     async def test_a_watch_from_before_memory_is_told_to_list(self, store: Store) -> None:
         """Every store forgets in the end; none may pretend that nothing happened."""
-        first = await create(store, core.CONFIG_MAP, config_map("a"))
+        first = await create(store, core.CONFIG_MAP, self.config_map("a"))
         for number in range(self.writes_until_forgotten):
-            await store.write([Patch(core.CONFIG_MAP, at("a"), {"data": {"n": str(number)}})])
+            await store.write([Patch(core.CONFIG_MAP, self.at("a"), {"data": {"n": str(number)}})])
         with pytest.raises(errors.Expired):
             await take(store.watch(Selection(core.CONFIG_MAP), since=first.revision), 1)  # type: ignore[arg-type]
 
     async def test_many_writers_lose_nothing(self, store: Store) -> None:
-        await create(store, core.CONFIG_MAP, config_map("counter", {"n": "0"}))
+        await create(store, core.CONFIG_MAP, self.config_map("counter", {"n": "0"}))
 
         async def add_one() -> None:
             while True:
-                found = await store.get(core.CONFIG_MAP, at("counter"))
+                found = await store.get(core.CONFIG_MAP, self.at("counter"))
                 number = int(found.document()["data"]["n"])
                 body = {"data": {"n": str(number + 1)}}
                 based_on = found.revision
-                (result,) = await store.write([Patch(core.CONFIG_MAP, at("counter"), body, based_on=based_on)])  # type: ignore[arg-type]
+                (result,) = await store.write([Patch(core.CONFIG_MAP, self.at("counter"), body, based_on=based_on)])  # type: ignore[arg-type]
                 if isinstance(result, Written):
                     return
 
         async with asyncio.TaskGroup() as tasks:
             for number in range(20):
                 tasks.create_task(add_one(), name=f"writer-{number}")
-        assert (await store.get(core.CONFIG_MAP, at("counter"))).document()["data"] == {"n": "20"}
+        assert (await store.get(core.CONFIG_MAP, self.at("counter"))).document()["data"] == {"n": "20"}
 
 
 def name_of(event: Event) -> str:
