@@ -132,8 +132,15 @@ class VirtualClock:
 def run_virtual(main: Callable[[VirtualClock], Coroutine[None, None, T]], *, patience: float = 5.0) -> T:
     """Run `main(clock)` to its end on a fresh virtual loop. Raises Deadlock instead of waiting for ever."""
     loop = VirtualLoop(patience)
+    found: list[T] = []
+
+    async def run() -> None:
+        # Not as the task's own result: the runner has its task described when it ends, result and all.
+        found.append(await main(VirtualClock(loop)))
+
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        return runner.run(main(VirtualClock(loop)))
+        runner.run(run())
+    return found[0]
 
 
 _: Clock = SystemClock()

@@ -46,13 +46,10 @@ class Tape:
             self.records.pop()
         latest: dict[tuple[str, Key], Row] = {}
         revision = 0
-        for commit in self.commits():
+        for commit in commits_of(self.records):
             revision = commit.revision
             latest |= {(row.resource, row.key): row for row in commit.rows}
         return revision, [row for row in latest.values() if row.data is not None]
-
-    def commits(self) -> Iterable[Commit]:
-        return map(_decoder.decode, self.records)
 
     def commit(self, rows: Sequence[Row], revision: int) -> None:
         commit = Commit(revision, tuple(rows))
@@ -87,6 +84,10 @@ class Tape:
             record = _encoder.encode(commit)
             self.records.append(record[: len(record) // 2])
         raise errors.Unavailable("the simulated server has crashed")
+
+
+def commits_of(records: Iterable[bytes]) -> Iterable[Commit]:
+    return map(_decoder.decode, records)
 
 
 def _is_whole(record: bytes) -> bool:
