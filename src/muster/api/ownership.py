@@ -1,8 +1,8 @@
 """Whose an object is, where several systems may look after the same kinds: the label `muster.dev/class`.
 
 On a cluster where Kueue or Volcano run beside Muster, both would admit, start and delete the same objects. The label
-says who does: `muster`, or the name of the other. It is written as a selector that a server can apply by itself, so that
-an object which changes hands comes and goes in a watch like any other. Selectors have no "or", which is why the others
+says who does: `muster`, or the name of the other. It is written as a selector that a server can apply by itself: an
+object which changes hands comes and goes in a watch like any other. Selectors have no "or", which is why the others
 must be known by name: what has a class that is none of these is refused at admission (`problems`).
 """
 
@@ -50,6 +50,10 @@ class Ownership:
     def owns(self, kind: Kind, labels: Mapping[str, str]) -> bool:
         return not is_shared(kind) or all(requirement.matches(labels) for requirement in self._requirements(kind))
 
+    def claims(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object of any kind is ours by its class."""
+        return self.by_class.matches(labels)
+
     def label(self, kind: Kind, document: Document) -> Document:
         """The new object with our label, where it needs one and says nothing itself."""
         if not is_shared(kind) or CLASS_LABEL in child(document, "metadata", "labels"):
@@ -59,12 +63,15 @@ class Ownership:
         return {**document, "metadata": {**metadata, "labels": labels}}
 
     def _requirements(self, kind: Kind) -> tuple[Requirement, ...]:
-        if self.unlabelled is Unlabelled.THEIRS:
-            by_class = Requirement(CLASS_LABEL, Operator.IN, frozenset({OURS}))
-        else:
-            by_class = Requirement(CLASS_LABEL, Operator.NOT_IN, frozenset(THEIRS))
         # A cluster has jobs of its own, which nobody meant to queue.
-        return (_IN_A_QUEUE, by_class) if kind is batch.JOB else (by_class,)
+        return (_IN_A_QUEUE, self.by_class) if kind is batch.JOB else (self.by_class,)
+
+    @property
+    def by_class(self) -> Requirement:
+        """The part of a selector that keeps what is ours by its class."""
+        if self.unlabelled is Unlabelled.THEIRS:
+            return Requirement(CLASS_LABEL, Operator.IN, frozenset({OURS}))
+        return Requirement(CLASS_LABEL, Operator.NOT_IN, frozenset(THEIRS))
 
 
 EVERYTHING: Final = Ownership()
@@ -73,7 +80,8 @@ EVERYTHING: Final = Ownership()
 
 def is_shared(kind: Kind) -> bool:
     """Whether others look after objects of that kind as well. Jobs of Kubernetes are among them, where they name a
-    queue: quota suspends and resumes them. Pods are not: who schedules them says `spec.schedulerName`, and all of them take room."""
+    queue: quota suspends and resumes them. Pods are not: who schedules them says `spec.schedulerName`, and all of them
+    take room."""
     return kind is batch.JOB or kind.group in _SHARED_GROUPS or kind.group.endswith(_SHARED_SUFFIX)
 
 

@@ -1,4 +1,4 @@
-"""All controllers by name."""
+"""All controllers by name: those that decide, and those that a Kubernetes cluster brings itself."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
@@ -40,13 +40,25 @@ Component: TypeAlias = Callable[[], Awaitable[None]]
 def controllers(
     store: Store, clock: Clock, scheduler: SchedulingController, quota: QuotaController
 ) -> Mapping[str, Component]:
+    """Where nobody else looks after the objects."""
+    return {**deciding(store, clock, scheduler, quota), **maintaining(store, clock)}
+
+
+def deciding(
+    store: Store,
+    clock: Clock,
+    scheduler: SchedulingController,
+    quota: QuotaController,
+    *,
+    has_volcano: bool = False,
+) -> Mapping[str, Component]:
+    """What Muster brings to any cluster. `has_volcano`: whether Volcano itself is there as well."""
     settings = quota.engine.settings
     chosen = {"retention": RetentionController(store, clock, settings).run} if settings.retention.is_limited else {}
     return chosen | {
         "scheduler": scheduler.run,
-        "pod groups": PodGroupController(store, clock).run,
+        "pod groups": PodGroupController(store, clock, makes_groups=not has_volcano).run,
         "allocations": AllocationController(store, clock).run,
-        "batch jobs": BatchJobController(store, clock).run,
         "volcano jobs": VolcanoJobController(store, clock).run,
         "pytorch jobs": PyTorchJobController(store, clock).run,
         "volcano queues": QueueController(store, clock).run,
@@ -64,6 +76,13 @@ def controllers(
         "failed nodes": FailuresController(store, clock, settings).run,
         "job metrics": JobMetrics(store, clock, quota.metrics, lambda: quota.engine).run,
         "default queue": DefaultQueueController(store, clock).run,
+    }
+
+
+def maintaining(store: Store, clock: Clock) -> Mapping[str, Component]:
+    """What a Kubernetes cluster does by itself (its kube-controller-manager)."""
+    return {
+        "batch jobs": BatchJobController(store, clock).run,
         "nodes": NodeController(store, clock).run,
         "claims": ClaimController(store, clock).run,
         "taints": TaintEvictionController(store, clock).run,

@@ -121,20 +121,24 @@ def _document(condition: volcano.PodGroupCondition) -> Document:
 
 
 class PodGroupController:
-    def __init__(self, store: Store, clock: Clock) -> None:
+    """`makes_groups`: for pods that ask for Volcano's scheduler and are in none, where nobody else does."""
+
+    def __init__(self, store: Store, clock: Clock, *, makes_groups: bool = True) -> None:
         self._store = store
         self._clock = clock
+        self._makes_groups = makes_groups
 
     async def run(self) -> None:
-        await _Keeper(self._store, self._clock).run()
+        await _Keeper(self._store, self._clock, self._makes_groups).run()
 
 
 class _Keeper:
     """The state of one run."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, makes_groups: bool) -> None:
         self._store = store
         self._clock = clock
+        self._makes_groups = makes_groups
         self._events = EventRecorder(store, clock, "muster-podgroups")
         self._reconciler = Reconciler("podgroups", self._reconcile, clock=clock, workers=_WORKERS)
         self._groups = Informer(store, Selection(volcano.POD_GROUP), clock=clock)
@@ -158,7 +162,7 @@ class _Keeper:
         if key is not None:
             delay = GATHER_SECONDS + GATHER_SECONDS_PER_POD * len(self._pods.by_index("group", str(key)))
             self._reconciler.queue.add_after(key, delay)
-        if event.change is not Change.DELETED and _may_lack_group(pod, key):
+        if self._makes_groups and event.change is not Change.DELETED and _may_lack_group(pod, key):
             self._making.queue.add(pod.key)
 
     async def _reconcile(self, key: Key) -> float | None:

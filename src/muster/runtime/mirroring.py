@@ -1,8 +1,8 @@
 """One live copy of each kind for all who watch it: between controllers and a store that is far away.
 
 Some thirty controllers share about as many kinds, and most of them watch all pods. Over a network each watch would be a
-stream of its own, and every pod be there ten times. So lists and watches of whole kinds are answered from memory, fed by
-one watch a kind. All else goes through: to read one object, or part of a kind, is to ask for what is true now.
+stream of its own, and every pod be there ten times. So lists and watches of whole kinds are answered from memory, fed
+by one watch a kind. All else goes through: to read one object, or part of a kind, is to ask for what is true now.
 
 A kind that the other side does not serve (its CustomResourceDefinition is missing) is empty until it does. That is said
 once; meanwhile what would be written of it is refused, to be tried again.

@@ -62,14 +62,22 @@ class Admitting:
         if problems:
             raise _invalid(write.kind, write.key.name, problems)
 
+    async def reviewed(self, old: Object | None, new: Object) -> Sequence[FieldError]:
+        """What another server asks about before it stores the object: the same, but for whether nodes could hold it."""
+        problems: list[FieldError] = []
+        if old is not None and new.kind in _QUEUED and _is_queued(old):
+            problems += await self._label_problems(old, new)
+        if new.kind in (_CHECKED if old is None else _CHECKED_LATER):
+            problems += await self._problems(new.view)
+        return problems
+
     async def _queued(self, write: Replace | Patch | Apply) -> Object | None:
         """What is there now, where it is in a queue: most pods are not."""
         try:
             found = await self._store.get(write.kind, write.key)
         except errors.NotFound:
             return None
-        given = found.meta.labels or {}
-        return found if names.QUEUE_LABEL in given or names.MANAGED in given else None
+        return found if _is_queued(found) else None
 
     async def _label_problems(self, old: Object, new: Object) -> Sequence[FieldError]:
         problems: list[FieldError] = []
@@ -156,6 +164,11 @@ _CHECKED = frozenset({core.POD, volcano.JOB, volcano.POD_GROUP, volcano.QUEUE})
 _CHECKED_LATER = frozenset({volcano.QUEUE})
 _QUEUED = frozenset({batch.JOB, kubeflow.PYTORCH_JOB, volcano.JOB, muster.ALLOCATION, core.POD})
 _QUEUES = Selection(volcano.QUEUE)
+
+
+def _is_queued(found: Object) -> bool:
+    given = found.meta.labels or {}
+    return names.QUEUE_LABEL in given or names.MANAGED in given
 
 
 def _view(kind: Kind, document: Document) -> Resource | None:

@@ -1,0 +1,166 @@
+"""The admission webhooks of a controller on a cluster: listening, their certificate, and telling the API server."""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from muster.api import core, errors
+from muster.api.errors import ApiError
+from muster.api.objects import Key
+from muster.api.ownership import Ownership
+from muster.api.raw import Document
+from muster.deploying import kinds, names
+from muster.runtime.clock import Clock
+from muster.server import tls
+from muster.server.admission import certificates, configurations
+from muster.server.admission.answering import Webhooks
+from muster.server.admission.certificates import Keys
+from muster.server.admission.configurations import Address
+from muster.server.listening import listening
+from muster.store.protocol import Apply, Create, Options, Patch, Revision, Store, write_one
+
+_log = logging.getLogger(__name__)
+_OPTIONS: Final = Options(manager="muster-webhook")
+_LOOK_SECONDS: Final = 60.0
+_WAIT_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """`url`: where the API server reaches us, if not by the Service of the installation."""
+
+    host: str
+    port: int
+    url: str = ""
+
+
+class Certificate:
+    """The certificate that all replicas share, in a Secret of the installation. `renew` is the leader's; all follow."""
+
+    def __init__(self, store: Store, clock: Clock, namespace: str, settings: WebhookSettings) -> None:
+        self._store = store
+        self._clock = clock
+        self._key = Key(namespace, names.WEBHOOK)
+        host = urlsplit(settings.url).hostname
+        service = f"{names.WEBHOOK}.{namespace}.svc"
+        self._names = [host] if host else [service, f"{service}.cluster.local"]
+        self._keys: Keys | None = None
+
+    @contextlib.asynccontextmanager
+    async def served(self) -> AsyncIterator[ssl.SSLContext]:
+        """Once there is one: follows the Secret while the block runs."""
+        keys = await self._first()
+        with tempfile.TemporaryDirectory(prefix="muster-webhook-") as folder:  # OpenSSL takes keys from files only
+            files = tls.Files(Path(folder) / "tls.crt", Path(folder) / "tls.key")
+            _put(files, keys)
+            context = tls.server_context(files)
+            async with asyncio.TaskGroup() as tasks:
+                following = tasks.create_task(self._follow(files, context), name="webhooks: certificate")
+                try:
+                    yield context
+                finally:
+                    following.cancel()
+
+    async def _first(self) -> Keys:
+        """Whoever comes first makes it: a follower must serve too, and may be the first to be asked."""
+        while True:
+            try:
+                return await self.renew()
+            except (ApiError, OSError) as error:
+                _log.warning("the certificate of the webhooks cannot be read or made: %s", error)
+            await self._clock.sleep(_WAIT_SECONDS)
+
+    async def _follow(self, files: tls.Files, context: ssl.SSLContext) -> None:
+        renewal = tls.Renewal(context, files, self._clock)
+        while True:
+            await self._clock.sleep(_LOOK_SECONDS)
+            try:
+                before, now = self._keys, await self.renew()
+            except (ApiError, OSError) as error:
+                _log.warning("the certificate of the webhooks cannot be looked at: %s", error)
+                continue
+            if now != before:
+                _put(files, now)
+                renewal.look()
+
+    async def renew(self) -> Keys:
+        """What stands in the Secret, made or renewed where that is due. Of two who do so at once one comes second,
+        and takes what the first has written."""
+        try:
+            found = await self._store.get(core.SECRET, self._key)
+        except errors.NotFound:
+            self._keys = certificates.renewed(None, self._names, self._clock.now())
+            metadata = {"name": self._key.name, "namespace": self._key.namespace, "labels": dict(names.LABELS)}
+            made: Document = {"metadata": metadata, "type": "kubernetes.io/tls", "data": self._keys.data()}
+            await write_one(self._store, Create(core.SECRET, made, _OPTIONS))
+            return self._keys
+        known = certificates.read(found.read(core.Secret).data or {})
+        keys = certificates.renewed(known, self._names, self._clock.now())
+        if keys != known:
+            body, based_on = {"data": keys.data()}, Revision(found.revision)
+            await write_one(self._store, Patch(core.SECRET, self._key, body, based_on=based_on, options=_OPTIONS))
+            _log.warning("the certificate of the webhooks was renewed")
+        self._keys = keys
+        return keys
+
+
+class Registration:
+    """The webhook configurations. Run by the leader: what somebody changes is put right within a minute."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        certificate: Certificate,
+        where: tuple[str, str],
+        ownership: Ownership,
+        *,
+        steers_pods: bool,
+    ) -> None:
+        """`where`: the namespace of the installation, and the URL of the webhooks or an empty one."""
+        self._store = store
+        self._clock = clock
+        self._certificate = certificate
+        self._where = where
+        self._ownership = ownership
+        self._steers_pods = steers_pods
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            keys = await self._certificate.renew()
+            namespace, url = self._where
+            address = Address(keys.authorities, namespace, names.WEBHOOK, url)
+            mutating = configurations.mutating(address, self._ownership, steers_pods=self._steers_pods)
+            validating = configurations.validating(address, self._ownership)
+            for kind, webhooks in ((kinds.MUTATING_WEBHOOKS, mutating), (kinds.VALIDATING_WEBHOOKS, validating)):
+                document: Document = {
+                    "apiVersion": kind.api_version,
+                    "kind": kind.name,
+                    "metadata": {"name": names.WEBHOOK, "labels": dict(names.LABELS)},
+                    "webhooks": webhooks,
+                }
+                await write_one(self._store, Apply(kind, Key("", names.WEBHOOK), document, True, "", _OPTIONS))
+            await self._clock.sleep(_LOOK_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def answering(webhooks: Webhooks, certificate: Certificate, settings: WebhookSettings) -> AsyncIterator[None]:
+    async with (
+        certificate.served() as context,
+        listening(webhooks, settings.host, settings.port, tls=context) as url,
+    ):
+        _log.info("webhooks answer at %s", url)
+        yield
+
+
+def _put(files: tls.Files, keys: Keys) -> None:
+    files.cert.write_bytes(keys.certificate)
+    files.key.write_bytes(keys.key)

@@ -1,0 +1,160 @@
+"""The controllers on a Kubernetes cluster: what Muster decides, over objects that live in the cluster's API server.
+
+Of several replicas one leads, by the Lease `muster-controller`. The others keep the same copies of all objects, answer
+webhooks and probes like it, and are at work a moment after it is gone.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.api import batch, kubeflow, kueue, muster, volcano
+from muster.api.kinds import Kind
+from muster.api.ownership import EVERYTHING, Ownership, Unlabelled
+from muster.api.volcano.defaults import SCHEDULER as VOLCANO_SCHEDULER
+from muster.assembly import admission, configured
+from muster.assembly.admission import Certificate, Registration, WebhookSettings
+from muster.assembly.controlling import Component, deciding
+from muster.controllers.quota import QuotaController
+from muster.controllers.quota.controller import KINDS as QUOTA_KINDS
+from muster.controllers.scheduling import MakeEngine, SchedulingController
+from muster.deploying import names
+from muster.placement.engine import KINDS as PLACEMENT_KINDS
+from muster.placement.engine import Engine
+from muster.placement.profiles import DEFAULT_SCHEDULER
+from muster.runtime.clock import Clock, SystemClock
+from muster.runtime.leading import LeadersStore
+from muster.runtime.leases import LeaderElector
+from muster.runtime.metrics import Registry
+from muster.runtime.mirroring import mirrored
+from muster.runtime.supervision import supervise
+from muster.server.admission.answering import Webhooks
+from muster.server.admission.reviewing import SCHEDULER, Completing
+from muster.server.listening import listening
+from muster.server.probing import Probes
+from muster.settings.sections import PlatformSettings
+from muster.store.kubeconfig import Cluster
+from muster.store.kubernetes import KubernetesStore
+from muster.store.protocol import Store
+
+_log = logging.getLogger(__name__)
+_LEASE_SECONDS: Final = 15
+_FOLLOWED: Final = frozenset[Kind](
+    {
+        *PLACEMENT_KINDS,
+        *QUOTA_KINDS,
+        volcano.JOB,
+        volcano.CRON_JOB,
+        volcano.JOB_FLOW,
+        volcano.JOB_TEMPLATE,
+        volcano.QUEUE,
+        volcano.COMMAND,
+        kueue.WORKLOAD_PRIORITY_CLASS,
+        kubeflow.PYTORCH_JOB,
+        muster.ALLOCATION,
+        batch.JOB,
+    }
+)
+"""What the controllers watch, so that whoever takes over need not read it first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """`namespace`: where the lease and the certificate are kept. `metrics_port`: of probes and measurements. Without
+    `webhooks` nobody fills in and checks new objects."""
+
+    cluster: Cluster
+    namespace: str = names.NAMESPACE
+    ownership: Ownership = EVERYTHING
+    platform: PlatformSettings = field(default_factory=PlatformSettings)
+    host: str = "127.0.0.1"
+    metrics_port: int = 0
+    webhooks: WebhookSettings | None = None
+    lease_seconds: int = _LEASE_SECONDS
+
+    @property
+    def has_volcano(self) -> bool:
+        """Whether others look after what is not labelled as ours: then Volcano may be one of them."""
+        return self.ownership.unlabelled is Unlabelled.THEIRS
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What there is to know once the controller is up. `probes`: the URL below which they are."""
+
+    identity: str
+    probes: str
+
+
+Announce = Callable[[Running], None]
+
+
+async def controller(settings: ControllerSettings, announce: Announce) -> None:
+    """Until it is cancelled."""
+    async with KubernetesStore(settings.cluster, owned=settings.ownership) as store:
+        await run(store, settings, announce)
+
+
+async def run(store: Store, settings: ControllerSettings, announce: Announce) -> None:
+    """Over any store with the rules of Kubernetes."""
+    clock, metrics = SystemClock(), Registry()
+    make_engine = _serving(configured.make_engine(settings.platform.scheduler), settings.has_volcano)
+    quota_settings = configured.quota_settings(settings.platform.quota)
+    take_in = configured.take_in(settings.platform.admission, quota_settings)
+    elector = LeaderElector(
+        store,
+        clock,
+        name=names.CONTROLLER,
+        namespace=settings.namespace,
+        identity=f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}",
+        lease_seconds=settings.lease_seconds,
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        mirror = await stack.enter_async_context(mirrored(store, clock))
+        mirror.follow(_FOLLOWED)
+        leaders = LeadersStore(mirror, lambda: elector.is_leading)
+        scheduler = SchedulingController(leaders, clock, make_engine)
+        quota = QuotaController(leaders, clock, quota_settings, metrics)
+        components = dict(deciding(leaders, clock, scheduler, quota, has_volcano=settings.has_volcano))
+        if settings.webhooks is not None:
+            webhooks = Webhooks(mirror, mirror.find, Completing(take_in, settings.ownership))
+            certificate = Certificate(store, clock, settings.namespace, settings.webhooks)
+            await stack.enter_async_context(admission.answering(webhooks, certificate, settings.webhooks))
+            components |= _registration(leaders, clock, certificate, settings)
+        probes = Probes(lambda: mirror.is_ready, metrics.pieces)
+        url = await stack.enter_async_context(listening(probes, settings.host, settings.metrics_port))
+        announce(Running(elector.identity, url))
+        await elector.run(lambda: supervise(components, clock=clock))
+
+
+def _serving(make_engine: MakeEngine, has_volcano: bool) -> MakeEngine:
+    """Engines that leave the pods of other schedulers alone: those of the cluster's own, and of Volcano's where it is
+    there."""
+
+    def make() -> Engine:
+        engine = make_engine()
+        named = {SCHEDULER, *engine.scheduler.profiles} - {DEFAULT_SCHEDULER}
+        engine.serves = frozenset(named if has_volcano else {*named, VOLCANO_SCHEDULER})
+        return engine
+
+    return make
+
+
+def _registration(
+    store: Store, clock: Clock, certificate: Certificate, settings: ControllerSettings
+) -> Mapping[str, Component]:
+    assert settings.webhooks is not None
+    registration = Registration(
+        store,
+        clock,
+        certificate,
+        (settings.namespace, settings.webhooks.url),
+        settings.ownership,
+        steers_pods=bool(settings.platform.admission),
+    )
+    return {"webhooks": registration.run}
