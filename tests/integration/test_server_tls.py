@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 import trustme
+from starlette.types import Receive, Scope, Send
 
 from muster.api import core, errors
 from muster.api.objects import Key
@@ -156,3 +157,22 @@ def test_what_clients_should_trust_is_found_in_the_servers_own_file(tmp_path: Pa
     both = tmp_path / "both.pem"
     both.write_bytes(files.cert.read_bytes() + ca.read_bytes())
     assert tls.own_authorities(both).strip() == ca.read_text().strip()
+
+
+async def test_an_application_sees_the_certificate_of_its_client(files: Files, ca: Path, tmp_path: Path) -> None:
+    async def show(scope: Scope, _receive: Receive, send: Send) -> None:
+        shown = scope.get("extensions", {}).get("tls", {}).get("client_cert_chain", [])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": "".join(shown).encode()})
+
+    issued = AUTHORITY.issue_cert("client.invalid")
+    trust = ssl.create_default_context(cafile=str(ca))
+    trust.load_cert_chain(*write(tmp_path, "client", issued))
+    for asking, expected in ((ca, issued.cert_chain_pems[0].bytes()), (None, b"")):
+        context = tls.server_context(Files(files.cert, files.key, client_ca=asking))
+        async with (
+            listening(show, tls=context) as url,
+            aiohttp.ClientSession() as session,
+            session.get(url, ssl=trust) as answer,
+        ):
+            assert await answer.read() == expected

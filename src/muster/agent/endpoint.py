@@ -47,7 +47,7 @@ def application(agent: Served, *, token: str, clock: Clock) -> Starlette:
         part = request.path_params
         options = logs.parse_query(request.query_params, clock.now())
         lines = agent.open_logs(part["namespace"], part["pod"], part["uid"], part["container"], options)
-        return StreamingResponse(_closing(lines), media_type="text/plain")
+        return streamed(lines)
 
     async def read_samples(request: Request) -> Response:
         check(request)
@@ -64,6 +64,10 @@ def application(agent: Served, *, token: str, clock: Clock) -> Starlette:
         ],
         exception_handlers={ApiError: _refusal()},
     )
+
+
+def streamed(lines: AsyncIterator[bytes]) -> Response:
+    return StreamingResponse(_closing(lines), media_type="text/plain")
 
 
 async def _closing(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

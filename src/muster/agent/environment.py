@@ -24,10 +24,11 @@ class ConfigMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The ConfigMaps and Secrets that a pod refers to, as far as they exist, by name."""
+    """The ConfigMaps and Secrets that a pod refers to, as far as they exist, by name; and the tokens of its account."""
 
     config_maps: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     secrets: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
+    tokens: Mapping[core.ServiceAccountTokenProjection, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

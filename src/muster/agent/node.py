@@ -14,10 +14,9 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from muster.agent import devices, directories, environment, logs, messages, pods, ports, registration, volumes
+from muster.agent import devices, directories, environment, logs, messages, pods, ports, registration
 from muster.agent.claims import ClaimDirectories
 from muster.agent.devices import Grant, Ledger, Machine
-from muster.agent.environment import Sources
 from muster.agent.logs import LogOptions
 from muster.agent.peers import Resolver
 from muster.agent.pods import PodWorker, Surroundings
@@ -27,6 +26,7 @@ from muster.agent.registration import Identity, Registration
 from muster.agent.reporting import Reporter
 from muster.agent.runtime import Leads, Mounts, Runtime
 from muster.agent.sampling import Occupant, Sampler, Samples
+from muster.agent.sourcing import Issuer, SourceReader
 from muster.api import core, errors
 from muster.api.errors import ApiError
 from muster.api.kinds import Kind
@@ -41,8 +41,6 @@ from muster.store.protocol import Change, Event, Patch, PatchType, Selection, St
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
-_FRESH_SECONDS = 1.0
-"""How often the agent looks whether ConfigMaps, Secrets and the addresses of peers have changed."""
 _SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 
 
@@ -58,13 +56,24 @@ class NodeConfig:
     port: int = 0  # where `agent.endpoint` serves logs; 0 where they are read in process
     fingerprint: str = ""  # of the certificate that it is served with
     base: Mapping[str, str] | None = None  # environment for all pods; None: a few variables of the agent's own
+    fresh_seconds: float = 1.0  # between two looks whether ConfigMaps, Secrets and the addresses of peers have changed
 
 
 class Agent:
+    """`issuer`: of tokens for the service accounts of pods; None where they have none."""
+
     def __init__(
-        self, store: Store, *, runtime: Runtime, clock: Clock, entropy: random.Random, config: NodeConfig
+        self,
+        store: Store,
+        *,
+        runtime: Runtime,
+        clock: Clock,
+        entropy: random.Random,
+        config: NodeConfig,
+        issuer: Issuer | None = None,
     ) -> None:
         self._store = store
+        self._issuer = issuer
         self._runtime = runtime
         self._clock = clock
         self._entropy = entropy
@@ -104,6 +113,7 @@ class Agent:
         self._informer.on_event(self._heard)
         claimed = config.directory / "claims"
         self._claims = ClaimDirectories(config.name, claimed, store, clock, self._get, self._claims_in_use)
+        self._sources = SourceReader(self._get, clock, self._issuer)
         self._around = Surroundings(
             runtime=self._runtime,
             clock=clock,
@@ -111,9 +121,9 @@ class Agent:
             record=self._events.record,
             supplies=Supplies(
                 host_ip=self._address,
-                base=_own_environment() if config.base is None else config.base,
+                base=own_environment() if config.base is None else config.base,
                 allocatable=config.machine.amounts(),
-                fetch=self._fetch,
+                fetch=self._sources.fetch,
                 find_claims=self._claims.find,
                 resolver=Resolver(self._get, clock),
                 ports=self._ports,
@@ -166,7 +176,7 @@ class Agent:
         home = self._home / uid
         found = directories.saved_object(home) if _is_plain(uid) else None
         if found is None or found.key != Key(namespace, name) or found.uid != uid:
-            raise errors.NotFound(f'pods "{name}" not found on node {self._config.name}', kind="pods", name=name)
+            raise self._not_here(name)
         spec = found.read(core.Pod).spec
         if container not in {c.name for c in (*spec.init_containers, *spec.containers)}:
             raise errors.BadRequest(f"container {container} is not valid for pod {name}")
@@ -174,6 +184,16 @@ class Agent:
             return logs.read(home, container, options, self._clock)
         except errors.BadRequest as error:
             raise errors.BadRequest(f'pod "{name}": {error.message}') from error
+
+    def uid_of(self, namespace: str, name: str) -> str:
+        """Of the pod of that name here. Raises NotFound."""
+        found = self._informer.get(Key(namespace, name))
+        if found is None:
+            raise self._not_here(name)
+        return found.uid
+
+    def _not_here(self, name: str) -> errors.NotFound:
+        return errors.NotFound(f'pods "{name}" not found on node {self._config.name}', kind="pods", name=name)
 
     async def samples(self) -> Samples:
         """What the pods of tasks use, by uid and group; rates since this was asked last."""
@@ -323,6 +343,7 @@ class Agent:
 
     def _forgotten(self, worker: PodWorker) -> None:
         self._reporter.forget(worker.uid)
+        self._sources.forget(worker.uid)
         current = self._informer.get(worker.key)
         if current is None or current.uid != worker.uid:
             self._workers.pop(worker.uid, None)
@@ -356,22 +377,6 @@ class Agent:
         self._admit_waiting()
         await asyncio.to_thread(directories.erase_all, discarded)
 
-    async def _fetch(self, pod: core.Pod) -> Sources:
-        """The ConfigMaps and Secrets that a pod refers to, as far as they exist."""
-        from_env, from_volumes = environment.references(pod.spec), volumes.references(pod.spec)
-        maps: dict[str, Mapping[str, bytes]] = {}
-        secrets: dict[str, Mapping[str, bytes]] = {}
-        namespace = pod.metadata.namespace
-        for name in from_env[0] | from_volumes[0]:
-            found = await self._get(core.CONFIG_MAP, Key(namespace, name))
-            if found is not None:
-                maps[name] = volumes.config_map_data(found.read(core.ConfigMap))
-        for name in from_env[1] | from_volumes[1]:
-            found = await self._get(core.SECRET, Key(namespace, name))
-            if found is not None:
-                secrets[name] = volumes.secret_data(found.read(core.Secret))
-        return Sources(maps, secrets)
-
     async def _announce(self, pod: Object, condition: Document) -> None:
         """The uid is a precondition: it must never land on a later pod of that name."""
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
@@ -387,7 +392,7 @@ class Agent:
 
     async def _keep_fresh(self) -> None:
         while True:
-            await self._clock.sleep(_FRESH_SECONDS)
+            await self._clock.sleep(self._config.fresh_seconds)
             for worker in [worker for worker in self._workers.values() if worker.is_followed]:
                 try:
                     await worker.refresh()
@@ -417,7 +422,8 @@ def _on_node(name: str) -> FieldSelector:
     return parse_fields(f"spec.nodeName={name}", core.POD)
 
 
-def _own_environment() -> dict[str, str]:
+def own_environment() -> dict[str, str]:
+    """What all pods start from."""
     own = {name: os.environ[name] for name in environment.INHERITED if name in os.environ}
     return {**own, "MUSTER_PYTHON": sys.executable}
 

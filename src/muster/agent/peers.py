@@ -11,7 +11,7 @@ after its name is replaced as well, and `X_PORT` where `X_ADDR` names it.
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from muster.agent import ports
@@ -97,9 +97,10 @@ class Peers:
         return found
 
     def in_sources(self, sources: Sources, *, keeps_names: bool = False) -> Sources:
-        return Sources(
-            *({name: self._in_data(data, keeps_names) for name, data in kind.items()} for kind in _kinds(sources))
+        maps, secrets = (
+            {name: self._in_data(data, keeps_names) for name, data in kind.items()} for kind in _kinds(sources)
         )
+        return replace(sources, config_maps=maps, secrets=secrets)
 
     def hosts_file(self) -> str:
         lines = []

@@ -193,8 +193,15 @@ def _projected(source: core.ProjectedVolumeSource, facts: Facts, sources: Source
             yield from _picked(data, part.secret.items, source.default_mode, part.secret.optional)
         elif part.downward_api is not None:
             yield from _downward(part.downward_api.items, source.default_mode, facts)
+        elif part.service_account_token is not None:
+            token = part.service_account_token
+            mode = _DEFAULT_MODE if source.default_mode is None else source.default_mode
+            yield File(token.path, sources.tokens[token], mode)
         else:
-            raise ConfigMissing("projected volume: host-process nodes know configMap, secret and downwardAPI sources")
+            raise ConfigMissing(
+                "projected volume: host-process nodes know configMap, secret, downwardAPI and serviceAccountToken "
+                "sources"
+            )
 
 
 def _find(kind: str, name: str, found: Mapping[str, Mapping[str, bytes]], optional: bool | None) -> Mapping[str, bytes]:

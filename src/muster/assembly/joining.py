@@ -43,8 +43,8 @@ async def agent(settings: AgentSettings, announce: Callable[[str], None]) -> Non
         [(name, machine)] = shares(settings.node)
         own = tokens.own(settings.token, name)
         store = await stack.enter_async_context(HttpStore(settings.server, own, tls=settings.tls))
-        logs = _Late()
-        served = endpoint.application(logs, token=tokens.for_logs(own), clock=clock)
+        late = LateAgent()
+        served = endpoint.application(late, token=tokens.for_logs(own), clock=clock)
         certificate = certificates.make(name, settings.data, clock.now())
         listener = listening(served, settings.host, settings.port, tls=certificate.context)
         url = await stack.enter_async_context(listener)
@@ -59,12 +59,12 @@ async def agent(settings: AgentSettings, announce: Callable[[str], None]) -> Non
         )
         runtime = HostProcessRuntime(clock, groups=cgroups.find())
         stack.push_async_callback(runtime.close)
-        logs.agent = Agent(store, runtime=runtime, clock=clock, entropy=random.SystemRandom(), config=config)
+        late.agent = Agent(store, runtime=runtime, clock=clock, entropy=random.SystemRandom(), config=config)
         announce(name)
-        await supervise({f"agent {name}": logs.agent.run}, clock=clock)
+        await supervise({f"agent {name}": late.agent.run}, clock=clock)
 
 
-class _Late:
+class LateAgent:
     """The endpoint must listen before the agent is made, which tells the server the port; nobody asks in between."""
 
     agent: Agent
@@ -73,6 +73,9 @@ class _Late:
         self, namespace: str, name: str, uid: str, container: str, options: LogOptions
     ) -> AsyncIterator[bytes]:
         return self.agent.open_logs(namespace, name, uid, container, options)
+
+    def uid_of(self, namespace: str, name: str) -> str:
+        return self.agent.uid_of(namespace, name)
 
     async def samples(self) -> Samples:
         return await self.agent.samples()

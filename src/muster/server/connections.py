@@ -1,10 +1,12 @@
-"""HTTP connections whose clients have not said yet who they are: what they may cost is bounded.
+"""HTTP connections whose clients have not said yet who they are: what they may cost is bounded. Who shows a certificate
+is known to applications by it, as ASGI's extension for TLS describes.
 
 Uvicorn's parser keeps the head of a request for as long as it grows, and waits for as long as it takes. Both are ended
 here: a head may have so many bytes, and so much time.
 """
 
 import asyncio
+import ssl
 from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -20,10 +22,14 @@ class BoundedConnection(HttpToolsProtocol):
 
     _unread = 0
     _is_begun = False
+    _certificate = ""
     _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        shown = tls.getpeercert(binary_form=True) if tls is not None else None
+        self._certificate = ssl.DER_cert_to_PEM_cert(shown) if shown else ""
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -43,6 +49,8 @@ class BoundedConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._unread = 0
         self._is_begun = True
+        if self._certificate:
+            self.scope["extensions"] = {"tls": {"client_cert_chain": [self._certificate]}}
         self._stop_waiting()
         super().on_headers_complete()
 
