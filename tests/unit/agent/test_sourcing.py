@@ -69,7 +69,7 @@ async def test_a_pod_finds_its_token_where_clients_look_for_it(clock: VirtualClo
 async def test_a_token_is_kept_for_most_of_its_life_and_then_renewed(clock: VirtualClock) -> None:
     mint = Mint(clock)
     reader = a_reader(clock, mint)
-    seen = set()
+    seen: set[bytes] = set()
     for _ in range(60):
         seen.update((await reader.fetch(POD)).tokens.values())
         await clock.sleep(60.0)
