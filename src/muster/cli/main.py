@@ -19,6 +19,13 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "serve": "Start the API server and controllers, without a node.",
         "agent": "Join this machine to a platform as a node.",
     },
+    "On a Kubernetes cluster": {
+        "install": "Install Muster's controllers on a Kubernetes cluster.",
+        "uninstall": "Remove Muster's controllers from a Kubernetes cluster.",
+        "doctor": "Examine a cluster, or this machine, and say what is missing.",
+        "controller": "Run the controllers on a Kubernetes cluster.",
+        "controller": "Run the controllers on a Kubernetes cluster.",
+    },
     "Run jobs": {
         "run": "Run a command as a job, follow it, exit with its code.",
         "submit": "Submit jobs of any kind from files, and follow them.",

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TextIO
 
 _STYLES = {
-    "green": {"Running", "Ready", "True", "Active", "Bound", "Inqueue", "Admitted", "Open"},
+    "green": {"Running", "Ready", "True", "Active", "Bound", "Inqueue", "Admitted", "Open", "ok"},
     "cyan": {"Succeeded", "Completed", "Scheduled"},
     "yellow": {
         *("Pending", "Unknown", "Waiting", "ContainerCreating", "Terminating", "Stopping"),
         *("Suspended", "Suspending", "Restarting", "Closing", "Closed"),
-        *("Paused", "Queued", "Pulling", "Starting", "Canceled", "Deleting"),
+        *("Paused", "Queued", "Pulling", "Starting", "Canceled", "Deleting", "warn"),
     },
-    "red": {"Failed", "NotReady", "Error", "False", "OOMKilled", "DeadlineExceeded", "NodeLost", "Stopped"},
+    "red": {"Failed", "NotReady", "Error", "False", "OOMKilled", "DeadlineExceeded", "NodeLost", "Stopped", "fail"},
 }
 _LEAST_TO_FOLD = 16
 _STYLE_OF = {word: style for style, words in _STYLES.items() for word in words}

@@ -24,7 +24,7 @@ from muster.api import (
 )
 from muster.api.kinds import Kind
 from muster.api.raw import Document
-from muster.deploying import names
+from muster.deploying import kinds, names
 
 _SEEN = ("get", "list", "watch")
 _OWN = (*_SEEN, "create", "patch", "delete")
@@ -45,10 +45,10 @@ class Grant:
     def rule(self) -> Iterator[Document]:
         """One for each group: a rule grants every resource in every group that it names."""
         suffix = f"/{self.part}" if self.part else ""
-        for group, kinds in groupby(sorted(self.kinds, key=lambda kind: kind.group), key=lambda kind: kind.group):
+        for group, granted in groupby(sorted(self.kinds, key=_group), key=_group):
             rule: Document = {
                 "apiGroups": [group],
-                "resources": sorted(f"{kind.plural}{suffix}" for kind in kinds),
+                "resources": sorted(f"{kind.plural}{suffix}" for kind in granted),
                 "verbs": list(self.verbs),
             }
             yield {**rule, "resourceNames": list(self.named)} if self.named else rule
@@ -105,6 +105,12 @@ CLUSTER: Sequence[Grant] = (
         "status",
     ),
     Grant(
+        (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS),
+        ("create", "patch"),
+        "the leader tells the API server where webhooks are and whom to believe",
+        named=(names.WEBHOOK,),
+    ),
+    Grant(
         (batch.JOB, *_JOBS, volcano.CRON_JOB, volcano.JOB_FLOW, volcano.POD_GROUP),
         ("update",),
         "owners of what we make: clusters that enforce owners' permissions (OpenShift) ask for it",
@@ -117,8 +123,15 @@ CLUSTER: Sequence[Grant] = (
 HOME: Sequence[Grant] = (
     Grant((coordination.LEASE,), ("create",), "the first to lead makes it: names cannot be granted before they are"),
     Grant((coordination.LEASE,), ("get", "patch"), "one replica leads", named=(names.CONTROLLER,)),
+    Grant(
+        (core.SECRET,), ("patch",), "the certificate of the webhooks is renewed", named=(names.WEBHOOK,), is_rare=True
+    ),
 )
 """In the namespace of the installation."""
+
+
+def _group(kind: Kind) -> str:
+    return kind.group
 
 
 def rules(grants: Sequence[Grant]) -> list[Document]:

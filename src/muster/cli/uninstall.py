@@ -1,0 +1,69 @@
+"""`muster uninstall`."""
+
+import asyncio
+from dataclasses import dataclass
+
+import click
+
+from muster.api import raw
+from muster.cli import clusters
+from muster.cli.install import show
+from muster.deploying import definitions, reaching, removing
+from muster.deploying.removing import Removal
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    kubeconfig: str
+    context: str
+    namespace: str
+    everything: bool
+    yes: bool
+    dry_run: bool
+
+
+@click.command()
+@clusters.options
+@click.option("--all", "everything", is_flag=True, help="Also remove kinds that have objects, and those objects.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+def command(**options: raw.JSON) -> None:
+    """Remove Muster's controllers from a Kubernetes cluster.
+
+    Removes what `muster install` has made, and nothing else. Jobs that run go on as pods; nobody admits or places new
+    ones. Kinds that still have objects stay, unless you say --all.
+
+    \b
+    Examples:
+      muster uninstall
+      muster uninstall --all
+    """
+    asyncio.run(_uninstall(_Options(**options)))
+
+
+async def _uninstall(asked: _Options) -> None:
+    async with reaching.store(reaching.cluster(asked.kubeconfig, asked.context)) as store:
+        removal = await removing.plan(store, asked.namespace)
+        if removal.is_empty:
+            click.echo("Nothing of Muster is installed.")
+        elif asked.dry_run:
+            _print(removal, everything=asked.everything)
+        else:
+            if asked.everything and removal.lost and not asked.yes:
+                _ask(removal)
+            async for step in removing.remove(store, removal, everything=asked.everything):
+                show(step)
+
+
+def _print(removal: Removal, *, everything: bool) -> None:
+    for part in removal.parts:
+        click.echo(f"{part.kind.name.lower()}/{part.key.name} would be deleted")
+    for defined in removal.definitions:
+        goes = everything or not defined.objects
+        fate = "would be deleted" if goes else "would be kept"
+        click.echo(f"customresourcedefinition/{definitions.name_of(defined.kind)} {fate}: {defined.objects} objects")
+
+
+def _ask(removal: Removal) -> None:
+    listed = [f"{each.objects} {definitions.name_of(each.kind)}" for each in removal.definitions if each.objects]
+    click.confirm(f"This deletes {', '.join(listed)}. Go on?", abort=True)

@@ -1,0 +1,137 @@
+"""Takes an installation out of a cluster: what carries its label, and nothing else.
+
+Definitions of kinds go last, and take all objects of their kind with them: those that have any stay unless their user
+wants them gone. Jobs that run go on, as pods.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from muster.api import coordination, core, errors, policy, scheduling, selectors
+from muster.api.kinds import Kind
+from muster.api.objects import Key, Object
+from muster.deploying import definitions, kinds, names, surroundings
+from muster.deploying.installing import MANAGER, Outcome, Step
+from muster.store.protocol import Delete, Options, Patch, Selection, Store, write_one
+
+_OPTIONS: Final = Options(manager=MANAGER)
+_PAGE: Final = 500
+
+# Webhooks before who answers them: others could make no object of those kinds in between.
+_EVERYWHERE: Final = (kinds.VALIDATING_WEBHOOKS, kinds.MUTATING_WEBHOOKS)
+_INSIDE: Final = (
+    kinds.SERVICE_MONITOR,
+    kinds.DEPLOYMENT,
+    policy.POD_DISRUPTION_BUDGET,
+    core.SERVICE,
+    core.CONFIG_MAP,
+    core.SECRET,
+    coordination.LEASE,
+    kinds.ROLE_BINDING,
+    kinds.ROLE,
+    kinds.SERVICE_ACCOUNT,
+)
+_AFTER: Final = (kinds.CLUSTER_ROLE_BINDING, kinds.CLUSTER_ROLE, scheduling.PRIORITY_CLASS)
+_OURS: Final = selectors.parse_labels(f"{names.PART_OF}={names.LABELS[names.PART_OF]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """A definition of ours, and how many objects of its kind there are."""
+
+    kind: Kind
+    objects: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What would go, in this order, and then the definitions."""
+
+    parts: Sequence[Object]
+    definitions: Sequence[Defined]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.parts and not self.definitions
+
+    @property
+    def lost(self) -> int:
+        """Objects that would go with their definitions."""
+        return sum(defined.objects for defined in self.definitions)
+
+
+async def plan(store: Store, namespace: str) -> Removal:
+    parts = [
+        *[found for kind in _EVERYWHERE for found in await _ours(store, kind)],
+        *[found for kind in _INSIDE for found in await _ours(store, kind, namespace)],
+        *[found for kind in _AFTER for found in await _ours(store, kind)],
+        *[found for found in await _ours(store, core.NAMESPACE) if found.key.name == namespace],
+    ]
+    known = await surroundings.known_definitions(store)
+    ours = [found for found in known.values() if found.is_ours]
+    return Removal(parts, [Defined(found.kind, await _count(store, found)) for found in ours])
+
+
+async def remove(store: Store, removal: Removal, *, everything: bool) -> AsyncIterator[Step]:
+    for part in removal.parts:
+        yield await _delete(store, part.kind, part.key)
+    for defined in removal.definitions:
+        key = Key("", definitions.name_of(defined.kind))
+        if defined.objects and not everything:
+            label, note = (
+                _label(kinds.CUSTOM_RESOURCE_DEFINITION, key),
+                f"{defined.objects} objects; --all removes them",
+            )
+            yield Step(label, Outcome.KEPT, note)
+            continue
+        await _let_go(store, defined.kind)
+        yield await _delete(store, kinds.CUSTOM_RESOURCE_DEFINITION, key)
+
+
+async def _ours(store: Store, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
+    """Without what goes already."""
+    try:
+        page = await store.list(Selection(kind, namespace, _OURS))
+    except errors.NotFound:
+        return ()  # a kind that this cluster does not have
+    return [found for found in page.items if not found.is_terminating]
+
+
+async def _count(store: Store, found: surroundings.Definition) -> int:
+    if not found.is_usable:
+        return 0
+    page = await store.list(Selection(found.kind), limit=1)
+    return len(page.items) + page.remaining
+
+
+async def _let_go(store: Store, kind: Kind) -> None:
+    """Takes off the finalizers by which our controllers hold objects: there is nobody left to do it, and what is held
+    would keep its definition for ever."""
+    token = ""
+    while True:
+        try:
+            page = await store.list(Selection(kind), limit=_PAGE, token=token)
+        except errors.NotFound:
+            return
+        held = [found for found in page.items if found.meta.finalizers]
+        free = {"metadata": {"finalizers": None}}
+        await store.write([Patch(kind, found.key, free, options=_OPTIONS) for found in held])
+        token = page.token
+        if not token:
+            return
+
+
+async def _delete(store: Store, kind: Kind, key: Key) -> Step:
+    try:
+        await write_one(store, Delete(kind, key, "Background", options=_OPTIONS))
+    except errors.NotFound:
+        return Step(_label(kind, key), Outcome.UNCHANGED, "was gone already")
+    except errors.Forbidden as error:
+        error.message += "; grant that, or use the kubeconfig of an administrator (--kubeconfig, --context)"
+        raise
+    return Step(_label(kind, key), Outcome.DELETED)
+
+
+def _label(kind: Kind, key: Key) -> str:
+    return f"{kind.name.lower()}/{key.name}"
