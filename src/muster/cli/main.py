@@ -17,13 +17,12 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "Start a platform": {
         "up": "Start a whole platform on this machine.",
         "serve": "Start the API server and controllers, without a node.",
-        "agent": "Join this machine to a platform as a node.",
+        "agent": "Join this machine to a platform, or to a Kubernetes cluster, as a node.",
     },
     "On a Kubernetes cluster": {
         "install": "Install Muster's controllers on a Kubernetes cluster.",
         "uninstall": "Remove Muster's controllers from a Kubernetes cluster.",
         "doctor": "Examine a cluster, or this machine, and say what is missing.",
-        "controller": "Run the controllers on a Kubernetes cluster.",
         "controller": "Run the controllers on a Kubernetes cluster.",
     },
     "Run jobs": {
