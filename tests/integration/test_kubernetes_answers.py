@@ -4,6 +4,7 @@ The server here says what the test wants it to say; `tests/kubernetes` asks a re
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -33,7 +34,7 @@ MAPS = Selection(core.CONFIG_MAP, "default")
 A_MAP = Create(core.CONFIG_MAP, {"metadata": {"name": "a", "namespace": "default"}})
 AT = Key("default", "a")
 ANYBODY = FileCredentials(Credential)
-Answer = web.StreamResponse | Callable[[web.Request], web.StreamResponse]
+Answer = web.StreamResponse | Callable[[web.BaseRequest], web.StreamResponse]
 
 
 class Server:
@@ -41,10 +42,10 @@ class Server:
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
-        self.asked: list[web.Request] = []
+        self.asked: list[web.BaseRequest] = []
         self.bodies: list[bytes] = []
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self.asked.append(request)
         self.bodies.append(await request.read())
         answer = self.answers.pop(0)
@@ -53,16 +54,16 @@ class Server:
 
 @asynccontextmanager
 async def store_of(server: Server, credentials: Credentials = ANYBODY, **options) -> AsyncIterator[KubernetesStore]:
-    runner = web.ServerRunner(web.Server(server.answer))
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = site._server.sockets[0].getsockname()[:2]
-    try:
-        async with KubernetesStore(Cluster(f"http://{host}:{port}", credentials), **options) as store:
-            yield store
-    finally:
-        await runner.cleanup()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        host, port = listening.getsockname()
+        runner = web.ServerRunner(web.Server(server.answer))
+        await runner.setup()
+        await web.SockSite(runner, listening).start()
+        try:
+            async with KubernetesStore(Cluster(f"http://{host}:{port}", credentials), **options) as store:
+                yield store
+        finally:
+            await runner.cleanup()
 
 
 def answer(document: raw.Document | bytes, status: int = 200, **headers: str) -> web.Response:
@@ -133,7 +134,7 @@ async def test_a_disruption_budget_is_an_answer_and_no_trouble():
 
 
 async def test_an_answer_that_is_lost_is_not_asked_for_again():
-    def hang_up(request: web.Request) -> web.StreamResponse:
+    def hang_up(request: web.BaseRequest) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
         return web.Response()
@@ -168,7 +169,7 @@ async def test_a_credential_that_has_ended_is_renewed_once(tmp_path):
     def load() -> Credential:
         return Credential((("Authorization", token.read_text()),))
 
-    def refuse(_request: web.Request) -> web.StreamResponse:
+    def refuse(_request: web.BaseRequest) -> web.StreamResponse:
         token.write_text("second, which is longer")
         return failure(401, "Unauthorized", "Unauthorized")
 
@@ -214,7 +215,7 @@ async def test_all_is_listed_in_pages_of_one_moment():
 
 
 async def test_pages_that_the_server_forgot_are_begun_anew_and_in_the_end_taken_at_once():
-    def gone(_request: web.Request) -> web.StreamResponse:
+    def gone(_request: web.BaseRequest) -> web.StreamResponse:
         return failure(410, "Expired", "The provided continue parameter is too old")
 
     begun = [each for _ in range(3) for each in (a_list("a", token="more"), gone)]
@@ -254,7 +255,7 @@ async def test_a_watch_from_before_memory_has_expired(is_event):
 
 
 async def test_a_watch_that_breaks_is_told():
-    def break_off(request: web.Request) -> web.StreamResponse:
+    def break_off(request: web.BaseRequest) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.write(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"typ\r\n')
         request.transport.close()
@@ -328,7 +329,7 @@ async def test_an_eviction_does_not_say_whether_the_pod_has_gone():
 
 async def test_a_patch_says_in_its_body_what_it_was_based_on():
     server = Server(*[answer(a_map()) for _ in range(3)])
-    bodies = {
+    bodies: dict[PatchType, raw.JSON] = {
         PatchType.MERGE: {"metadata": {"labels": {"a": "b"}}},
         PatchType.STRATEGIC: {"spec": {}},
         PatchType.JSON: [{"op": "remove", "path": "/data"}],

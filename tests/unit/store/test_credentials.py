@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from muster.api import errors, timestamps
+from muster.api.meta import Instant
 from muster.store.credentials import Credential, FileCredentials, Plugin, PluginCredentials
 
 VERSION = "client.authentication.k8s.io/v1"
@@ -81,7 +82,7 @@ async def test_a_plugin_is_asked_again_before_its_answer_ends(time):
         made.append((token, certificate, key))
         return Credential()
 
-    credentials = PluginCredentials(plugin(timestamps.to_text(timestamps.Instant(2000.0))), dress, now=time)
+    credentials = PluginCredentials(plugin(timestamps.to_text(Instant(2000.0))), dress, now=time)
     await credentials.current()
     time.now = 1969.0
     await credentials.current()

@@ -141,7 +141,7 @@ async def test_what_is_wrong_is_named_with_file_and_field(path):
             contexts=[{"name": "here", "context": {"cluster": "d"}}]
         ),
         r"users\[0\].user.token: Expected `str`": config(user={"token": 5}),
-        r"current-context: is not set": config(**{"current-context": ""}),
+        r"current-context: is not set": config() | {"current-context": ""},
     }
     for message, content in wrong.items():
         with pytest.raises(errors.BadRequest, match=message) as refused:
