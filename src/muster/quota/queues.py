@@ -103,6 +103,11 @@ class Queue:
         return [flavor for group in self.groups for flavor in group.flavors]
 
     @property
+    def may_preempt(self) -> bool:
+        nobody = (Victims.NEVER, Victims.UNSAID)
+        return self.within_queue not in nobody or self.reclaim_within_cohort not in nobody
+
+    @property
     def may_preempt_while_borrowing(self) -> bool:
         return self.borrow_within_cohort is not Victims.NEVER
 

@@ -61,7 +61,7 @@ class Preemptor:
         return Possibility.PREEMPT if is_own else Possibility.RECLAIM, height
 
     def _find(self, wanted: Wanted) -> list[Target]:
-        if not wanted.needing or never_preempts(wanted.info.view):
+        if not wanted.needing or not wanted.queue.policy.may_preempt or never_preempts(wanted.info.view):
             return []
         if self._state.settings.fair_sharing is None:
             found = Candidates(self._state, wanted, self._ranking, self._is_active)

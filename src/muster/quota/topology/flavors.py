@@ -1,6 +1,6 @@
 """`FlavorTopology`: one flavor with a topology. Finds places for pod sets, and counts what is taken there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from muster.api import kueue
@@ -24,6 +24,19 @@ from muster.quota.topology.rooms import Room
 from muster.quota.topology.searching import Search
 
 
+class _Memory:
+    """What was found for requests like these, while the same is free: in a cycle many ask for the same."""
+
+    def __init__(self) -> None:
+        self.places: dict[Hashable, Mapping[str, Placed]] = {}
+        self._version: tuple[int, int] | None = None
+
+    def keep_for(self, version: tuple[int, int]) -> None:
+        if version != self._version:
+            self.places.clear()
+            self._version = version
+
+
 class FlavorTopology:
     def __init__(
         self, name: str, levels: tuple[str, ...], room: Room, ledgers: tuple[Ledger, ...], gates: Gates
@@ -34,6 +47,8 @@ class FlavorTopology:
         self._room = room
         self._ledgers = ledgers
         self._gates = gates
+        self._found = _Memory()
+        self._found_if_empty = _Memory()
 
     def has_levels(self, request: kueue.PodSetTopologyRequest | None) -> bool:
         """Whether the request asks for anything, and every level that it names is here."""
@@ -58,6 +73,24 @@ class FlavorTopology:
         place ends the search. `empty`: as if no assignment took anything. `assumed`: is taken too, for now. Of a
         `workload` with failed nodes, only the pods that were on them are placed."""
         self._room.refresh()
+        key = requests[0].key if len(requests) == 1 and workload is None and not assumed else None
+        if key is None:
+            return self._search(requests, workload, assumed, empty=empty)
+        known = self._found_if_empty if empty else self._found
+        known.keep_for(self._room.version(as_if_empty=empty))
+        found = known.places.get(key)
+        if found is None:
+            found = known.places[key] = self._search(requests, None, (), empty=empty)
+        return found
+
+    def _search(
+        self,
+        requests: Sequence[PlacementRequest],
+        workload: kueue.Workload | None,
+        assumed: Sequence[DomainUsage],
+        *,
+        empty: bool,
+    ) -> Mapping[str, Placed]:
         search = Search(self.name, self._room, self._gates, as_if_empty=empty)
         for used in assumed:
             search.take(TopologyAssignment((), (Domain(used.values, used.count),)), used.requests)

@@ -19,6 +19,8 @@ class Ledger:
     and its workload still gives back what it took."""
 
     def __init__(self) -> None:
+        self.version = 0
+        """Grows with every change of what is taken."""
         self._rows: dict[str, int] = {PODS: 0}
         self._columns: dict[Values, int] = {}
         self._taken: Amounts = np.zeros((4, 16), dtype=np.int64)
@@ -46,6 +48,7 @@ class Ledger:
 
     def change(self, usage: Iterable[DomainUsage], sign: int) -> None:
         """`sign`: 1 takes, -1 gives back exactly that."""
+        self.version += 1
         for used in usage:
             column = self._column(used.values)
             for resource, amount in used.requests.items():
@@ -56,6 +59,7 @@ class Ledger:
 
     def give_back(self, other: "Ledger") -> None:
         """All that the other one has."""
+        self.version += 1
         for resource, row in other._rows.items():
             mine = self._row(resource)
             for values, column in other._columns.items():

@@ -1,6 +1,6 @@
 """What is asked of a topology for one pod set, what comes back, and how the request reads in terms of levels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muster.api import core, kueue
@@ -24,6 +24,14 @@ class PlacementRequest:
     group: str | None = None
     previous: TopologyAssignment | None = None
     """Of the workload slice that this one replaces."""
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for those that go to the same places; None where it has places to keep, and each is a case by itself."""
+        if self.previous is not None:
+            return None
+        requests, selector = tuple(self.requests.items()), tuple((self.node_selector or {}).items())
+        return self.name, self.count, requests, self.topology, self.tolerations, selector, self.affinity
 
 
 @dataclass(frozen=True, slots=True)

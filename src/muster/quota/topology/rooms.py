@@ -58,6 +58,7 @@ class Room:
         self._ledger = ledger
         self._nodes_version = -1
         self._moves_read = 0
+        self._changes = 0
         self._label_codes: Amounts = np.zeros((0, 0), dtype=np.int64)
         self._capacity: Amounts = np.zeros((0, 0), dtype=np.int64)
         """[resource, leaf]: what nodes have less what pods without an assignment take there. May be negative."""
@@ -75,8 +76,15 @@ class Room:
             self._measure()
         elif self._moves_read < len(cluster.moves):
             self._catch_up()
+        else:
+            return
+        self._changes += 1
         self._moves_read = len(cluster.moves)
         self._nodes_version = cluster.nodes_version
+
+    def version(self, *, as_if_empty: bool = False) -> tuple[int, int]:
+        """The same as long as the same is free."""
+        return self._changes, 0 if as_if_empty else self._ledger.version
 
     def free(self, resource: str, *, as_if_empty: bool = False) -> Amounts:
         """[leaf] → what is free of the resource. `as_if_empty`: what assignments take is not counted."""
