@@ -68,7 +68,6 @@ class ControllerSettings:
     """`namespace`: where the lease and the certificate are kept. `metrics_port`: of probes and measurements. Without
     `webhooks` nobody fills in and checks new objects."""
 
-    cluster: Cluster
     namespace: str = names.NAMESPACE
     ownership: Ownership = EVERYTHING
     platform: PlatformSettings = field(default_factory=PlatformSettings)
@@ -94,18 +93,16 @@ class Running:
 Announce = Callable[[Running], None]
 
 
-async def controller(settings: ControllerSettings, announce: Announce) -> None:
+async def controller(cluster: Cluster, settings: ControllerSettings, announce: Announce) -> None:
     """Until it is cancelled."""
-    async with KubernetesStore(settings.cluster, owned=settings.ownership) as store:
+    async with KubernetesStore(cluster, owned=settings.ownership) as store:
         await run(store, settings, announce)
 
 
 async def run(store: Store, settings: ControllerSettings, announce: Announce) -> None:
     """Over any store with the rules of Kubernetes."""
     clock, metrics = SystemClock(), Registry()
-    make_engine = _serving(configured.make_engine(settings.platform.scheduler), settings.has_volcano)
-    quota_settings = configured.quota_settings(settings.platform.quota)
-    take_in = configured.take_in(settings.platform.admission, quota_settings)
+    policies = configured.policies(settings.platform)
     elector = LeaderElector(
         store,
         clock,
@@ -118,11 +115,11 @@ async def run(store: Store, settings: ControllerSettings, announce: Announce) ->
         mirror = await stack.enter_async_context(mirrored(store, clock))
         mirror.follow(_FOLLOWED)
         leaders = LeadersStore(mirror, lambda: elector.is_leading)
-        scheduler = SchedulingController(leaders, clock, make_engine)
-        quota = QuotaController(leaders, clock, quota_settings, metrics)
+        scheduler = SchedulingController(leaders, clock, _serving(policies.make_engine, settings.has_volcano))
+        quota = QuotaController(leaders, clock, policies.quota, metrics)
         components = dict(deciding(leaders, clock, scheduler, quota, has_volcano=settings.has_volcano))
         if settings.webhooks is not None:
-            webhooks = Webhooks(mirror, mirror.find, Completing(take_in, settings.ownership))
+            webhooks = Webhooks(mirror, mirror.find, Completing(policies.take_in, settings.ownership))
             certificate = Certificate(store, clock, settings.namespace, settings.webhooks)
             await stack.enter_async_context(admission.answering(webhooks, certificate, settings.webhooks))
             components |= _registration(leaders, clock, certificate, settings)

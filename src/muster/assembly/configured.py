@@ -25,8 +25,22 @@ class ServeSettings:
     platform: PlatformSettings = field(default_factory=PlatformSettings)
 
 
-def make_engine(file: str) -> MakeEngine:
-    """Raises what is wrong with the configuration, before anything has started."""
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What those who decide are told, and what is filled in for new objects, whoever makes them."""
+
+    make_engine: MakeEngine
+    quota: Settings
+    take_in: TakeIn
+
+
+def policies(platform: PlatformSettings) -> Policies:
+    """Raises what is wrong with the files that the settings name, before anything has started."""
+    quota = _quota_settings(platform.quota)
+    return Policies(_make_engine(platform.scheduler), quota, _take_in(platform.admission, quota))
+
+
+def _make_engine(file: str) -> MakeEngine:
     if not file:
         return default_engine
     configuration = SchedulerConfiguration.read(_path(file))
@@ -35,8 +49,7 @@ def make_engine(file: str) -> MakeEngine:
     return configuration.make_engine
 
 
-def quota_settings(file: str) -> Settings:
-    """As `make_engine`."""
+def _quota_settings(file: str) -> Settings:
     if not file:
         return Settings()
     configuration = read_quota(_path(file))
@@ -45,8 +58,7 @@ def quota_settings(file: str) -> Settings:
     return configuration.settings
 
 
-def take_in(file: str, quota: Settings) -> TakeIn:
-    """What is filled in for new objects, whoever makes them. Raises as `make_engine` does."""
+def _take_in(file: str, quota: Settings) -> TakeIn:
     documents = raw.decode_yaml(_read(_path(file))) if file else []
     groups = resource_groups.read(documents[0]) if documents else ()
 

@@ -81,9 +81,7 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
     """Up while the context lasts. The server answers for objects at once; requests for the rest wait until it is
     mounted."""
     clock, live = SystemClock(), LiveSettings(settings.platform)
-    make_engine = configured.make_engine(settings.platform.scheduler)
-    quota_settings = configured.quota_settings(settings.platform.quota)
-    take_in = configured.take_in(settings.platform.admission, quota_settings)
+    policies = configured.policies(settings.platform)
     secure = _tls(settings.platform.security.tls)
     addresses.check(settings.platform)
     make_private(settings.data)
@@ -94,39 +92,21 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
         live.open()
         stack.callback(live.close)
         store = await stack.enter_async_context(
-            EmbeddedStore.on_disk(settings.data / "store.db", clock=clock, take_in=take_in)
+            EmbeddedStore.on_disk(settings.data / "store.db", clock=clock, take_in=policies.take_in)
         )
         local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, tokens.node)))
         samples = await stack.enter_async_context(NodeSamples(store, tokens.node))
-        scheduler = SchedulingController(store, clock, make_engine)
         metrics = Registry()
-        quota = QuotaController(store, clock, quota_settings, metrics)
+        scheduler = SchedulingController(store, clock, policies.make_engine)
+        quota = QuotaController(store, clock, policies.quota, metrics)
         queues = Visibility(quota, clock)
-        application = app.build(
-            store=store,
-            registry=REGISTRY,
-            clock=clock,
-            authenticator=access.TokenAuthenticator(
-                {tokens.admin: access.administrator(), tokens.node: access.a_node()},
-                partial(node_tokens.node_of, tokens.node),
-            ),
-            node_logs=local_logs,
-            version=VERSION,
-            lookouts=Lookouts(scheduler.decisions, queues, metrics.pieces),
-        )
-        application.expect_more()
+        lookouts = Lookouts(scheduler.decisions, queues, metrics.pieces)
+        application = _application(store, clock, tokens, local_logs, lookouts)
         components = {**controllers(store, clock, scheduler, quota), **_renewal(secure, clock)}
         await stack.enter_async_context(kept_running(components, clock))
         context = None if secure is None else secure.context
-        await stack.enter_async_context(
-            listening(
-                application,
-                on_close=application.close,
-                tls=context,
-                sockets=place.sockets,
-                trusted_proxies=settings.platform.security.trusted_proxies,
-            )
-        )
+        proxies = settings.platform.security.trusted_proxies
+        await stack.enter_async_context(_answering(application, place, context, proxies))
         _log.info("Muster %s answers at %s", VERSION, place.url)
         kubeconfig, trusted = settings.data / "kubeconfig", _trusted(settings.platform.security.tls)
         write_private(kubeconfig, raw.to_yaml(_kubeconfig(place.url, tokens.admin, trusted)))
@@ -145,6 +125,32 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
             app=application,
             tls=context,
         )
+
+
+def _answering(
+    application: App, place: Place, context: ssl.SSLContext | None, proxies: Sequence[str]
+) -> contextlib.AbstractAsyncContextManager[str]:
+    return listening(
+        application, on_close=application.close, tls=context, sockets=place.sockets, trusted_proxies=proxies
+    )
+
+
+def _application(store: Store, clock: Clock, tokens: Tokens, node_logs: LocalNodeLogs, lookouts: Lookouts) -> App:
+    """More is mounted on it later."""
+    application = app.build(
+        store=store,
+        registry=REGISTRY,
+        clock=clock,
+        authenticator=access.TokenAuthenticator(
+            {tokens.admin: access.administrator(), tokens.node: access.a_node()},
+            partial(node_tokens.node_of, tokens.node),
+        ),
+        node_logs=node_logs,
+        version=VERSION,
+        lookouts=lookouts,
+    )
+    application.expect_more()
+    return application
 
 
 @contextlib.asynccontextmanager

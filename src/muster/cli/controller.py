@@ -101,20 +101,20 @@ def command(**options: raw.JSON) -> None:
       muster controller --webhook-port 9443 --webhook-url https://10.0.0.5:9443
     """
     asked = _Options(**options)
-    settings = _settings(asked)
+    cluster, is_in_pod = _cluster(asked)
+    settings = _settings(asked, is_in_pod)
 
     def announce(running: Running) -> None:
         if not asked.quiet:
-            starting.echo(f"{running.identity} is ready to lead on {settings.cluster.url}")
+            starting.echo(f"{running.identity} is ready to lead on {cluster.url}")
             starting.echo(f"  metrics  {running.probes}/metrics")
 
-    work = clustered.controller(settings, announce)
+    work = clustered.controller(cluster, settings, announce)
     starting.until_signalled(work, verbose=asked.verbose, address=f"{settings.host}:{asked.metrics_port}")
 
 
-def _settings(asked: _Options) -> ControllerSettings:
+def _settings(asked: _Options, is_in_pod: bool) -> ControllerSettings:
     """Raises BadRequest that names the option or the file."""
-    cluster, is_in_pod = _cluster(asked)
     host = asked.host or (_EVERYWHERE if is_in_pod else _HERE)
     if asked.webhook_url and asked.webhook_port is None:
         raise errors.BadRequest("--webhook-url: needs --webhook-port, on which the webhooks listen")
@@ -123,7 +123,6 @@ def _settings(asked: _Options) -> ControllerSettings:
     webhooks = None if asked.webhook_port is None else WebhookSettings(host, asked.webhook_port, asked.webhook_url)
     files = {name: getattr(asked, name) for name in ("scheduler_config", "quota_config", "admission_config")}
     return ControllerSettings(
-        cluster=cluster,
         namespace=asked.namespace,
         ownership=Ownership(Unlabelled(asked.unlabelled)),
         platform=configuring.settings(files),

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from tests.unit.controllers.scheduler_worlds import Refuse, Spy, World, important
 
-from muster.api import conditions, core, errors
+from muster.api import conditions, core, errors, policy
 from muster.api.objects import Key
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
-from muster.store.protocol import Bind, Delete, Patch, Result, Write, write_one
+from muster.store.protocol import Bind, Create, Delete, Patch, Result, Write, write_one
 from muster.testing.builders import PodBuilder, a_node, a_pod, a_pod_group
 from muster.testing.virtual import on_virtual_time
 
@@ -332,3 +332,43 @@ async def test_a_gang_keeps_its_claim_while_the_store_refuses_one_of_its_binds(c
             world.store.refuse = None
             await clock.sleep(2)
             assert await world.nodes() == {"g0": "n", "g1": "n", "quick": ""}
+
+
+@on_virtual_time
+async def test_a_disruption_budget_is_asked_again_and_its_pods_live_when_nobody_waits_any_more(
+    clock: VirtualClock,
+) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}
+        budget = {"metadata": {"name": "guard", "namespace": "default"}, "spec": spec}
+        await write_one(store, Create(policy.POD_DISRUPTION_BUDGET, budget))
+        await world.stage(a_node("n").cpu(1), running("a").label("app", "x"))
+        await write_one(store, Patch(core.POD, Key("default", "a"), {"status": ready}, subresource="status"))
+        async with world.scheduling():
+            await world.stage(important("boss").cpu(1))
+            await clock.sleep(20)
+            assert (await world.pod("a")).metadata.deletion_timestamp is None
+            assert await world.told("a", "Preempted") == {}
+            asked = [write for batch in world.store.batches for write in batch if isinstance(write, Delete)]
+            assert len(asked) > 5
+            assert all(write.within_budgets for write in asked)
+            await store.write([Delete(core.POD, Key("default", "boss"))])
+            await clock.sleep(5)
+            world.store.batches.clear()
+            target = conditions.find((await world.pod("a")).status.conditions, "DisruptionTarget")
+            assert target is not None
+            assert target.status == "False"
+            await clock.sleep(60)
+            assert not any(isinstance(write, Delete) for batch in world.store.batches for write in batch)
+            await world.stage(important("boss").cpu(1))
+            await clock.sleep(5)
+            await store.write([Delete(policy.POD_DISRUPTION_BUDGET, Key("default", "guard"))])
+            await clock.sleep(5)
+            assert (await world.pod("a")).metadata.deletion_timestamp is not None
+            assert await world.told("a", "Preempted") == {"Preempted by default/boss on node n": 1}
+            await world.end_terminating()
+            await clock.sleep(1)
+            assert await world.nodes() == {"boss": "n"}
+            await world.check_engine()
