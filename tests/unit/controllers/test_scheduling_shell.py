@@ -1,7 +1,7 @@
 """The scheduler's shell over a store in memory, on virtual time: pods and gangs come, are bound, wait, and go."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from tests.unit.controllers.scheduler_worlds import Spy, World, important, refusing_once
@@ -10,7 +10,19 @@ from muster.api import conditions, core, errors
 from muster.api.objects import Key, Object
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
-from muster.store.protocol import Bind, Create, Delete, Patch, Result, Write, Written, write_one
+from muster.store.protocol import (
+    Bind,
+    Create,
+    Delete,
+    Event,
+    Patch,
+    Refused,
+    Result,
+    Selection,
+    Write,
+    Written,
+    write_one,
+)
 from muster.testing.builders import a_node, a_pod, a_pod_group
 from muster.testing.virtual import on_virtual_time
 
@@ -251,6 +263,39 @@ def test_a_refused_bind_is_taken_back_and_tried_again(error: errors.ApiError) ->
                 assert world.store.binds == 2
 
     run()
+
+
+@on_virtual_time
+async def test_a_bind_whose_own_answer_was_lost_keeps_its_room(clock: VirtualClock) -> None:
+    """Of a batch to a store far away each write may fare differently, and its watch may lag behind."""
+
+    class Losing(Spy):
+        held_until = 0.0
+
+        async def write(self, writes: Sequence[Write]) -> Sequence[Result]:
+            results = await super().write(writes)
+            if self.held_until or not any(isinstance(write, Bind) for write in writes):
+                return results
+            self.held_until = clock.monotonic() + 5
+            return [Refused(errors.Unavailable("no answer"))] * len(writes)
+
+        async def watch(self, selection: Selection, **options: object) -> AsyncIterator[Sequence[Event]]:
+            async for events in self.inner.watch(selection, **options):  # type: ignore[arg-type]
+                await clock.sleep(max(0.0, self.held_until - clock.monotonic()))
+                yield events
+
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        world.store = Losing(store)
+        await world.stage(a_node("n").cpu(1))
+        async with world.scheduling():
+            await world.stage(a_pod("p").cpu(1), a_pod("later").cpu(1))
+            await clock.sleep(4)
+            assert await world.nodes() == {"p": "n", "later": ""}
+            await clock.sleep(10)
+            assert await world.nodes() == {"p": "n", "later": ""}
+            assert len(await world.told("p", "Scheduled")) == 1
+            await world.check_engine()
 
 
 @on_virtual_time

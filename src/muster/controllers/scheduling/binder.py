@@ -274,7 +274,7 @@ class Binder:
     def _is_doubtful(self, binding: Binding, result: Result) -> bool:
         """A bind that was taken though nobody heard of it is refused the next time: the pod has a node, ours."""
         is_refused = isinstance(result, Refused) and isinstance(result.error, errors.Conflict)
-        return is_refused and binding.pod.uid in self._unsure
+        return is_refused and (binding.pod.uid in self._unsure or binding.tries > 0)
 
     async def _looked_up(self, binding: Binding) -> Result | None:
         """What the pod itself says. None: it cannot be asked now. To give up a claim that was granted would give its
