@@ -20,6 +20,7 @@ from muster.api.volcano.defaults import SCHEDULER as VOLCANO_SCHEDULER
 from muster.assembly import admission, configured
 from muster.assembly.admission import Certificate, Registration, WebhookSettings
 from muster.assembly.controlling import Component, deciding
+from muster.controllers.jobs.start_times import StartTimeController
 from muster.controllers.quota import QuotaController
 from muster.controllers.quota.controller import KINDS as QUOTA_KINDS
 from muster.controllers.scheduling import MakeEngine, SchedulingController
@@ -118,6 +119,7 @@ async def run(store: Store, settings: ControllerSettings, announce: Announce) ->
         scheduler = SchedulingController(leaders, clock, _serving(policies.make_engine, settings.has_volcano))
         quota = QuotaController(leaders, clock, policies.quota, metrics)
         components = dict(deciding(leaders, clock, scheduler, quota, has_volcano=settings.has_volcano))
+        components["start times"] = StartTimeController(leaders, clock).run
         if settings.webhooks is not None:
             webhooks = Webhooks(mirror, mirror.find, Completing(policies.take_in, settings.ownership))
             certificate = Certificate(store, clock, settings.namespace, settings.webhooks)
