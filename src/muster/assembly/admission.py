@@ -16,7 +16,7 @@ from muster.api.errors import ApiError
 from muster.api.objects import Key
 from muster.api.ownership import Ownership
 from muster.api.raw import Document
-from muster.deploying import kinds, names
+from muster.deploying import definitions, kinds, names, surroundings
 from muster.runtime.clock import Clock
 from muster.server import tls
 from muster.server.admission import certificates, configurations
@@ -24,7 +24,7 @@ from muster.server.admission.answering import Webhooks
 from muster.server.admission.certificates import Keys
 from muster.server.admission.configurations import Address
 from muster.server.listening import listening
-from muster.store.protocol import Apply, Create, Options, Patch, Revision, Store, write_one
+from muster.store.protocol import Apply, Create, Options, Patch, PatchType, Revision, Store, write_one
 
 _log = logging.getLogger(__name__)
 _OPTIONS: Final = Options(manager="muster-webhook")
@@ -148,7 +148,23 @@ class Registration:
                     "webhooks": webhooks,
                 }
                 await write_one(self._store, Apply(kind, Key("", names.WEBHOOK), document, True, "", _OPTIONS))
+            await self._tell_definitions(definitions.conversion(address.client(definitions.CONVERT)))
             await self._clock.sleep(_LOOK_SECONDS)
+
+    async def _tell_definitions(self, wanted: Document) -> None:
+        """Of kinds with several versions, where the definition is ours: who converts them, and whom to believe."""
+        for kind in definitions.kinds():
+            if not kind.conversions:
+                continue
+            key = Key("", definitions.name_of(kind))
+            try:
+                found = await self._store.get(kinds.CUSTOM_RESOURCE_DEFINITION, key)
+            except errors.NotFound:
+                continue
+            if surroundings.is_ours(found) and found.document()["spec"].get("conversion") != wanted:
+                # As a whole: what was there may have named another way.
+                body = [{"op": "add", "path": "/spec/conversion", "value": wanted}]
+                await write_one(self._store, Patch(found.kind, key, body, PatchType.JSON, options=_OPTIONS))
 
 
 @contextlib.asynccontextmanager

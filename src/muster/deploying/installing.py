@@ -109,9 +109,11 @@ class Installer:
             if there is not None and not there.is_ours:
                 yield _kept(there)
                 continue
-            step = await self._apply(kinds.CUSTOM_RESOURCE_DEFINITION, definitions.definition(kind))
+            document = definitions.definition(kind)
+            if kind.conversions and there is not None and there.conversion:
+                document["spec"]["conversion"] = there.conversion  # the controllers have put it right
             made.append(kind)
-            yield step
+            yield await self._apply(kinds.CUSTOM_RESOURCE_DEFINITION, document)
         if not self._options.dry_run:
             for kind in made:
                 await self._wait_until_established(kind)

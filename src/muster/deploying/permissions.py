@@ -24,7 +24,7 @@ from muster.api import (
 )
 from muster.api.kinds import Kind
 from muster.api.raw import Document
-from muster.deploying import kinds, names
+from muster.deploying import definitions, kinds, names
 
 _SEEN = ("get", "list", "watch")
 _OWN = (*_SEEN, "create", "patch", "delete")
@@ -103,6 +103,12 @@ CLUSTER: Sequence[Grant] = (
         ("patch",),
         "what is admitted, and what of a quota is used",
         "status",
+    ),
+    Grant(
+        (kinds.CUSTOM_RESOURCE_DEFINITION,),
+        ("get", "patch"),
+        "and who converts older versions, where the definition is ours",
+        named=tuple(definitions.name_of(kind) for kind in definitions.kinds() if kind.conversions),
     ),
     Grant(
         (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS),

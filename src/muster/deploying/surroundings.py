@@ -24,13 +24,14 @@ _NEIGHBOURS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A kind as the API server knows it. `trouble`: why it is not served."""
+    """A kind as the API server knows it. `conversion`: how other versions are had. `trouble`: why it is not served."""
 
     kind: Kind
     is_ours: bool
     is_established: bool
     served: frozenset[str]
     trouble: str = ""
+    conversion: Document | None = None
 
     @property
     def is_usable(self) -> bool:
@@ -75,6 +76,7 @@ def definition(kind: Kind, found: Object) -> Definition:
         any(_is(each, "Established", "True") for each in conditions),
         frozenset(str(each.get("name")) for each in objects(document, "spec", "versions") if each.get("served")),
         "; ".join(refused),
+        raw.dig(document, "spec", "conversion"),
     )
 
 

@@ -1,4 +1,4 @@
-"""The two webhooks as an ASGI application: `/mutate` fills in, `/validate` refuses."""
+"""The webhooks as an ASGI application: `/mutate` fills in, `/validate` refuses, `/convert` changes the version."""
 
 import itertools
 import logging
@@ -12,7 +12,8 @@ from muster.api.kinds import Kind
 from muster.api.managing import Find
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
-from muster.server.admission import reviewing
+from muster.deploying.definitions import CONVERT
+from muster.server.admission import converting, reviewing
 from muster.server.admission.reviewing import Asked, Completing
 from muster.server.admitting import Admitting
 from muster.server.exchange import ClientGone, Outgoing, Request, Response, json_response, request_of
@@ -59,9 +60,13 @@ class Webhooks:
             await outgoing.respond(Response(500, b"the webhook failed; its log says why", "text/plain; charset=utf-8"))
 
     async def _answer(self, request: Request) -> Response:
-        if request.method != "POST" or request.path not in (MUTATE, VALIDATE):
-            raise errors.NotFound(f"nothing is served at {request.path}; reviews are posted to {MUTATE} and {VALIDATE}")
-        asked = reviewing.read(raw.decode_object(await request.body()))
+        if request.method != "POST" or request.path not in (MUTATE, VALIDATE, CONVERT):
+            served = f"{MUTATE}, {VALIDATE} and {CONVERT}"
+            raise errors.NotFound(f"nothing is served at {request.path}; reviews are posted to {served}")
+        review = raw.decode_object(await request.body())
+        if request.path == CONVERT:
+            return json_response(converting.answer(review))
+        asked = reviewing.read(review)
         try:
             return json_response(await (self._mutate(asked) if request.path == MUTATE else self._validate(asked)))
         except ApiError as error:
