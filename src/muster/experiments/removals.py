@@ -25,7 +25,7 @@ from muster.tasks.contract import Allocations, Exited, Launch
 from muster.tasks.glue.storages import ALL
 from muster.tasks.logs import TaskLogs
 from muster.tasks.submitting import TaskSettings
-from muster.tasks.task_config import Resources, TaskConfig, TaskType
+from muster.tasks.task_config import Environment, Resources, TaskConfig, TaskType
 from muster.tasks.task_pods import Cluster, TaskFacts
 from muster.tasks.task_records import NewTask
 
@@ -114,9 +114,11 @@ class Removals:
         services = self._services
         namespace = await workspace_room.namespace(services.accounts.bindings, services.store, experiment.workspace)
         await self._cluster.glue.place(services.store, namespace)
-        # A storage that is a directory may be one that trials have mounted.
-        mounts = launching.task_config(experiment).bind_mounts
-        config = TaskConfig(resources=Resources(slots=0), bind_mounts=mounts)
+        # It reaches the storage as trials do: by a directory that they have mounted, by variables or a service account
+        # that lead to credentials.
+        trials = launching.task_config(experiment)
+        environment = Environment(variables=trials.environment.variables, pod_spec=trials.environment.pod_spec)
+        config = TaskConfig(environment=environment, resources=Resources(slots=0), bind_mounts=trials.bind_mounts)
         facts = TaskFacts(kind=TaskType.CHECKPOINT_GC, username=experiment.username, device="cpu")
         template = task_pods.template(config, facts, self._cluster, self._settings.defaults.cpu_pod_spec)
         task_pods.add_volumes(template, launching.storage_volumes(wanted.storage))

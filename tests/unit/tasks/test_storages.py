@@ -122,5 +122,5 @@ def test_empty_directories_of_files_are_kept(tmp_path: Path) -> None:
 def test_a_storage_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     storage = storages.opened({"type": "directory", "container_path": "/proc/nowhere"})
-    with pytest.raises(StorageError, match="checkpoint storage /proc/nowhere"):
+    with pytest.raises(StorageError, match="checkpoint_storage /proc/nowhere"):
         storage.put("c", str(tmp_path))

@@ -20,12 +20,13 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Protocol, cast
-from urllib.parse import urlsplit
+
+from . import azure_blobs
 
 SHARED_PATH = "/determined_shared_fs"
 """Where tasks see the directory that a `shared_fs` names on its host."""
 ALL = ("**/*",)
-_PACKAGES = {"s3": ("s3", "s3fs"), "gcs": ("gcs", "gcsfs"), "azure": ("abfs", "adlfs")}
+_PACKAGES = {"s3": "s3fs", "gcs": "gcsfs", "azure": "adlfs"}
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 Told = Callable[[str, int], None]
@@ -159,13 +160,12 @@ class Files:
 
 
 class Remote:
-    """In a bucket. `files`: a file system of fsspec. `has_marks`: it takes names of objects that end with a slash, as
-    they are; Determined's library marks directories by empty objects with such names."""
+    """In a bucket. `files`: a file system of fsspec, which must take names of objects that end with a slash as they
+    are: Determined's library marks directories by empty objects with such names."""
 
-    def __init__(self, files: _FileSystem, root: str, *, has_marks: bool = False) -> None:
+    def __init__(self, files: _FileSystem, root: str) -> None:
         self._files = files
         self._root = root
-        self._has_marks = has_marks
 
     def put(self, name: str, source: str, told: Told | None = None) -> Sizes:
         found: Sizes = {}
@@ -173,7 +173,7 @@ class Remote:
             for path in _walk(source):
                 if not path.endswith("/"):
                     found[path] = self._put_file(os.path.join(source, path), name, path, told)
-                elif self._has_marks:
+                else:
                     self._files.pipe_file(self._place(name, path) + "/", b"")
                     found[path] = 0
         return found
@@ -205,7 +205,7 @@ class Remote:
         files = [path for path in paths if not path.endswith("/")]
         if files:
             self._files.rm([self._place(name, path) for path in files])
-        for path in marks if self._has_marks else ():
+        for path in marks:
             self._files.rm_file(self._place(name, path) + "/")
 
     def _objects(self, name: str) -> Sizes:
@@ -251,32 +251,25 @@ class _FileSystem(Protocol):
 
 
 def _remote(kind: str, config: Mapping[str, object]) -> Remote:
-    protocol, package = _PACKAGES[kind]
+    package = _PACKAGES[kind]
     bucket = str(config.get("bucket") or config.get("container") or "")
     root = posixpath.join(bucket, str(config.get("prefix") or "").strip("/")).rstrip("/")
     try:
-        fsspec = importlib.import_module("fsspec")
         importlib.import_module(package)
     except ImportError as error:
         raise StorageError(
             f'checkpoints in {kind} need the package {package}: run "pip install muster[{kind}]", or install {package}'
         ) from error
     with _translated(root):
-        files = fsspec.filesystem(protocol, **_options(kind, config))
-    return Remote(files, root, has_marks=kind == "s3")
+        return Remote(_file_system(kind, config), root)
 
 
-def _options(kind: str, config: Mapping[str, object]) -> dict[str, object]:
-    names = {
-        "s3": {"access_key": "key", "secret_key": "secret", "endpoint_url": "endpoint_url"},
-        "gcs": {},
-        "azure": {"connection_string": "connection_string", "credential": "credential"},
-    }[kind]
-    found = {ours: config[theirs] for theirs, ours in names.items() if config.get(theirs)}
-    account = str(config.get("account_url") or "")
-    if kind == "azure" and account:
-        found["account_name"] = urlsplit(account).netloc.partition(".")[0]
-    return found
+def _file_system(kind: str, config: Mapping[str, object]) -> _FileSystem:
+    if kind == "azure":
+        return azure_blobs.Blobs(azure_blobs.connection_string(config))
+    names = {"access_key": "key", "secret_key": "secret", "endpoint_url": "endpoint_url"}
+    options = {ours: config[theirs] for theirs, ours in names.items() if config.get(theirs)}
+    return cast(_FileSystem, importlib.import_module("fsspec").filesystem(kind, **options))
 
 
 @contextlib.contextmanager
@@ -287,7 +280,8 @@ def _translated(root: str) -> Iterator[None]:
     except StorageError:
         raise
     except Exception as error:
-        raise StorageError(f"checkpoint storage {root}: {str(error) or type(error).__name__}") from error
+        # Often all that it says is a name.
+        raise StorageError(f"checkpoint_storage {root}: {type(error).__name__}: {error}") from error
 
 
 def _walk(root: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 
+from . import azure_blobs
 from .calls import Master
 from .setting_up import Problem, has, write_private
 from .storages import SHARED_PATH, inside_shared
@@ -29,7 +30,10 @@ def write_trial(environ: MutableMapping[str, str]) -> None:
     if environ.get("MUSTER_UNMOUNTED"):
         _without_mounts(config, environ)
         environ["DET_EXPERIMENT_CONFIG"] = json.dumps(config)
-    _check_storage(config.get("checkpoint_storage") or {})
+    storage = config.get("checkpoint_storage") or {}
+    if storage.get("type") == "azure":
+        _connect_by_string(storage)
+    _check_storage(storage)
     facts: dict[str, object] = {
         "trial_id": int(environ["DET_TRIAL_ID"]),
         "experiment_id": int(environ["DET_EXPERIMENT_ID"]),
@@ -113,6 +117,13 @@ def _without_mounts(config: dict[str, object], environ: MutableMapping[str, str]
         for name in ("host_path", "storage_path", "propagation"):
             storage.pop(name, None)
         storage.update(type="directory", container_path=path)
+
+
+def _connect_by_string(storage: dict[str, object]) -> None:
+    """Where Determined's library keeps event files, it looks for an `account_url` by another name, and gives up."""
+    storage["connection_string"] = azure_blobs.connection_string(storage)
+    for name in ("account_url", "credential"):
+        storage.pop(name, None)
 
 
 def _check_storage(storage: dict[str, object]) -> None:
