@@ -72,6 +72,7 @@ $(DET_STAMP): tests/det/requirements.txt | $(STAMP)
 
 test-det: $(STAMP) $(DET_STAMP)  ## the real `det` and its harness with PyTorch; as root it installs Debian's sshd and PyTorch
 	@tools/install-sshd
+	@tools/install-azurite
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/det
 
 check: $(STAMP)         ## formatting, lint, types, import contracts, rendered docs
