@@ -93,7 +93,7 @@ class Connection:
                 tries += 1
 
     @asynccontextmanager
-    async def follow(self, path: str, query: Mapping[str, str]) -> AsyncIterator["Stream"]:
+    async def follow(self, path: str, query: str) -> AsyncIterator["Stream"]:
         """An answer without an end."""
         request = wire.Request("GET", path, query=query)
         credential = await self._credentials.current()

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Self
+from urllib.parse import urlencode
 
 from muster.api import errors
 from muster.api.kinds import Kind
@@ -64,7 +65,7 @@ class RemoteStore(ABC):
         if token:
             query["continue"] = token
         path = wire.collection(selection.kind, selection.namespace)
-        response = await self._ask(selection.kind, wire.Request("GET", path, query=query))
+        response = await self._ask(selection.kind, wire.Request("GET", path, query=urlencode(query)))
         return wire.page(selection.kind, response.body)
 
     async def watch(
@@ -76,7 +77,7 @@ class RemoteStore(ABC):
         while True:
             before = cursor
             place = await self._from_now_on(selection) if cursor is None else {"resourceVersion": str(cursor)}
-            async with aclosing(self._watch_once(selection, query | place)) as batches:
+            async with aclosing(self._watch_once(selection, urlencode(query | place))) as batches:
                 async for events in batches:
                     cursor = events[-1].revision
                     kept = events if bookmarks else [e for e in events if e.change is not Change.BOOKMARK]
@@ -85,7 +86,7 @@ class RemoteStore(ABC):
             if cursor == before:
                 await asyncio.sleep(_QUIET_SECONDS)
 
-    async def _watch_once(self, selection: Selection, query: dict[str, str]) -> AsyncGenerator[Sequence[Event], None]:
+    async def _watch_once(self, selection: Selection, query: str) -> AsyncGenerator[Sequence[Event], None]:
         kind = selection.kind
         async with self._connection.follow(wire.collection(kind, selection.namespace), query) as stream:
             if stream.status >= 400:

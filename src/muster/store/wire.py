@@ -6,6 +6,7 @@ Pure: no connection is made here. What servers do in different ways is with thei
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -42,19 +43,20 @@ class Request:
     path: str
     body: bytes = b""
     content_type: str = JSON_TYPE
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     makes_new: bool = True
     """Whether 201 means that the object is new."""
 
     @property
     def target(self) -> str:
-        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+        return f"{self.path}?{self.query}" if self.query else self.path
 
 
 # Where things are
 
 
+@lru_cache(maxsize=4096)
 def collection(kind: Kind, namespace: str | None) -> str:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     if kind.namespaced and namespace is not None:
@@ -81,21 +83,19 @@ def selecting(selection: Selection) -> dict[str, str]:
 
 def request(write: Write) -> Request:
     """But for a patch's `based_on`, which each server is told in its own way. Raises Invalid."""
-    query = _options(write.options)
+    query = _query(write.options)
     match write:
         case Create():
             return Request("POST", _collection_for(write), raw.encode(write.document), query=query)
         case Replace():
-            return Request(
-                "PUT", path_of(write.kind, write.key, write.subresource), raw.encode(write.document), query=query
-            )
+            path = path_of(write.kind, write.key, write.subresource)
+            return Request("PUT", path, raw.encode(write.document), query=query)
         case Patch():
             path = path_of(write.kind, write.key, write.subresource)
             return Request("PATCH", path, raw.encode(write.body), write.type.value, query)
         case Apply():
-            if write.force:
-                query["force"] = "true"
             path = path_of(write.kind, write.key, write.subresource)
+            query += "&force=true" if write.force else ""
             return Request("PATCH", path, raw.encode(write.document), APPLY_TYPE, query)
         case Delete() if write.within_budgets:
             path = path_of(write.kind, write.key, "eviction")
@@ -116,11 +116,12 @@ def _collection_for(write: Create) -> str:
     return collection(kind, str(namespace))
 
 
-def _options(given: Options) -> dict[str, str]:
+@lru_cache(maxsize=256)
+def _query(given: Options) -> str:
     query = {"fieldManager": given.manager, "fieldValidation": given.unknown_fields}
     if given.dry_run:
         query["dryRun"] = "All"
-    return query
+    return urlencode(query)
 
 
 def _eviction(write: Delete) -> Document:
