@@ -41,6 +41,12 @@ _STAMPED = "k8s.io/component-base/version"
 _PORTS = range(20_000, 32_000)
 """Below those that a system gives to outgoing connections, which could take one between our look and its use."""
 _PATIENCE_SECONDS = 60
+_AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata"}],
+}
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -56,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="muster-kubernetes-", ignore_cleanup_errors=True) as folder:
-        plane = _Plane(binaries, Path(folder))
+        plane = _Plane(binaries, Path(folder), asked.audit)
         try:
             with plane.running(without=asked.without):
                 return _run(asked.command, plane)
@@ -75,6 +81,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         "--without", action="append", default=[], choices=_PROGRAMS[2:], help="a program that is not to run"
     )
     parser.add_argument("--logs", type=Path, help="a folder to keep the programs' logs in")
+    parser.add_argument("--audit", type=Path, help="a file to write down every request in, by whom and how it ended")
     parser.add_argument("command", nargs="*", help="the command and its arguments, after --")
     asked = parser.parse_args(arguments)
     if not asked.build and not asked.command:
@@ -163,13 +170,14 @@ class _Ports:
 
 
 class _Plane:
-    """One control plane in `base`, which it has for itself."""
+    """One control plane in `base`, which it has for itself. `audit`: where requests are written down."""
 
-    def __init__(self, binaries: Path, base: Path) -> None:
+    def __init__(self, binaries: Path, base: Path, audit: Path | None = None) -> None:
         self.binaries = binaries
         self.kubeconfig = base / "kubeconfig"
         self.logs = base / "logs"
         self._base = base
+        self._audit = audit
         self._keys = base / "keys"
         self._ports = _Ports(*_free_ports(5))
         self._token = secrets.token_hex(16)
@@ -226,6 +234,7 @@ class _Plane:
 
     def _api_server(self) -> dict[str, object]:
         return {
+            **self._auditing(),
             "etcd-servers": f"http://127.0.0.1:{self._ports.etcd}",
             "bind-address": "127.0.0.1",
             "secure-port": self._ports.api,
@@ -245,6 +254,13 @@ class _Plane:
             "service-account-key-file": self._keys / "accounts.key",
             "service-account-signing-key-file": self._keys / "accounts.key",
         }
+
+    def _auditing(self) -> dict[str, object]:
+        if self._audit is None:
+            return {}
+        policy = self._base / "audit-policy.yaml"
+        policy.write_text(yaml.safe_dump(_AUDIT))
+        return {"audit-policy-file": policy, "audit-log-path": self._audit.absolute(), "audit-log-mode": "blocking"}
 
     def _controllers(self) -> dict[str, object]:
         return {
