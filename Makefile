@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SUITE  ?= all
 
-.PHONY: up demo test test-simulation soak test-postgres kubectl test-kubectl test-torch test-det check format bench docs conformance clean
+.PHONY: up demo test test-simulation soak test-postgres kubectl test-kubectl kubernetes test-kubernetes test-torch test-det check format bench docs conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -49,6 +49,12 @@ kubectl:                ## build that kubectl into build/bin
 
 test-kubectl: $(STAMP)  ## the kubectl tests with that kubectl
 	KUBECTL="$(CURDIR)/build/bin/kubectl" $(BIN)/python -m pytest tests/e2e/test_kubectl.py
+
+kubernetes: $(STAMP)    ## build the control plane of test-kubernetes, into the user's cache; needs Go
+	nice $(BIN)/python tools/kubernetes.py --build
+
+test-kubernetes: $(STAMP) ## on a real cluster: that of KUBECONFIG, else a control plane that it builds and starts by itself
+	$(if $(KUBECONFIG),,$(BIN)/python tools/kubernetes.py --) $(BIN)/python -m pytest tests/kubernetes
 
 # An interpreter that has PyTorch; Debian's package belongs to the system's own.
 TORCH_PYTHON ?= /usr/bin/python3

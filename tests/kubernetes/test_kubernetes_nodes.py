@@ -1,0 +1,96 @@
+"""An agent of ours as a node of a real cluster, as kubectl sees it."""
+
+import asyncio
+import json
+
+import pytest
+from tests.e2e.kubectl_runner import Kubectl
+from tests.kubernetes.machines import Machines
+
+
+def a_pod(name: str, node: str, script: str, **spec: object) -> str:
+    container = {"name": "main", "image": "host", "command": ["sh", "-c", script]}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {"nodeName": node, "restartPolicy": "Never", "containers": [container], **spec},
+        }
+    )
+
+
+async def until(kubectl: Kubectl, namespace: str, condition: str, *what: str) -> None:
+    await kubectl("wait", "-n", namespace, f"--for={condition}", "--timeout=30s", *what)
+
+
+async def test_a_pod_runs_and_kubectl_reads_its_log(kubectl: Kubectl, namespace: str, machines: Machines) -> None:
+    node = await machines.node()
+    await kubectl("apply", "-n", namespace, "-f", "-", stdin=a_pod("hello", node, "echo hi from $HOSTNAME; exit 3"))
+    await until(kubectl, namespace, "jsonpath={.status.phase}=Failed", "pod/hello")
+    assert await kubectl("logs", "-n", namespace, "hello") == "hi from hello\n"
+    found = json.loads(await kubectl("get", "-n", namespace, "pod", "hello", "-o", "json"))["status"]
+    assert found["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+    assert {each["type"]: each["status"] for each in found["conditions"]}["Ready"] == "False"
+
+
+async def test_logs_are_followed_to_the_end(kubectl: Kubectl, namespace: str, machines: Machines) -> None:
+    node = await machines.node()
+    await kubectl(
+        "apply", "-n", namespace, "-f", "-", stdin=a_pod("count", node, "for i in 1 2 3; do echo $i; sleep 0.3; done")
+    )
+    await until(kubectl, namespace, "condition=Ready", "pod/count")
+    assert await kubectl("logs", "-n", namespace, "--follow", "count") == "1\n2\n3\n"
+
+
+async def test_a_pod_speaks_to_the_api_server_as_its_service_account(
+    kubectl: Kubectl, namespace: str, machines: Machines
+) -> None:
+    script = (
+        "cd /var/run/secrets/kubernetes.io/serviceaccount && cat namespace && echo && "
+        'curl -s --cacert ca.crt -H "Authorization: Bearer $(cat token)" '
+        "https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/api/v1/namespaces"
+    )
+    node = await machines.node()
+    await kubectl("apply", "-n", namespace, "-f", "-", stdin=a_pod("curious", node, script))
+    await until(kubectl, namespace, "jsonpath={.status.phase}=Succeeded", "pod/curious")
+    told = await kubectl("logs", "-n", namespace, "curious")
+    assert told.startswith(f"{namespace}\n")
+    assert f'User \\"system:serviceaccount:{namespace}:default\\" cannot list resource' in told
+
+
+async def test_deletion_waits_for_the_pod_and_kills_it_when_its_time_is_up(
+    kubectl: Kubectl, namespace: str, machines: Machines
+) -> None:
+    node = await machines.node()
+    stubborn = a_pod(
+        "stubborn", node, "trap 'echo asked' TERM; while :; do sleep 0.1; done", terminationGracePeriodSeconds=2
+    )
+    await kubectl("apply", "-n", namespace, "-f", "-", stdin=stubborn)
+    await until(kubectl, namespace, "condition=Ready", "pod/stubborn")
+    await kubectl("delete", "-n", namespace, "--wait=false", "pod", "stubborn")
+    await asyncio.sleep(1.0)
+    assert (await kubectl("logs", "-n", namespace, "stubborn")).startswith("asked\n")
+    await until(kubectl, namespace, "delete", "pod/stubborn")
+
+
+async def test_pods_run_on_while_their_agent_is_away(kubectl: Kubectl, namespace: str, machines: Machines) -> None:
+    node = await machines.node()
+    await kubectl("apply", "-n", namespace, "-f", "-", stdin=a_pod("steady", node, "sleep 3; echo done"))
+    await until(kubectl, namespace, "condition=Ready", "pod/steady")
+    machines.kill(node)
+    await asyncio.sleep(3.5)
+    await machines.revive(node)
+    await until(kubectl, namespace, "jsonpath={.status.phase}=Succeeded", "pod/steady")
+    assert await kubectl("logs", "-n", namespace, "steady") == "done\n"
+
+
+@pytest.mark.parametrize("controller", ["deployment", "job"])
+async def test_what_kubernetes_own_controllers_make_is_placed_by_its_own_scheduler_and_runs_here(
+    kubectl: Kubectl, namespace: str, machines: Machines, controller: str
+) -> None:
+    await machines.node()
+    command = ["--", "sleep", "300"] if controller == "deployment" else ["--", "true"]
+    await kubectl("create", "-n", namespace, controller, "plain", "--image=host", *command)
+    wanted = "condition=Available" if controller == "deployment" else "condition=Complete"
+    await until(kubectl, namespace, wanted, f"{controller}/plain")
