@@ -162,6 +162,11 @@ async def test_a_server_in_trouble_is_unavailable_whatever_it_calls_it():
             await store.list(MAPS)
 
 
+async def test_what_is_too_large_for_etcd_is_no_trouble_of_the_server():
+    async with store_of(Server(failure(500, "", "etcdserver: request is too large"))) as store:
+        assert isinstance(await refusal(store, A_MAP), errors.TooLarge)
+
+
 async def test_a_credential_that_has_ended_is_renewed_once(tmp_path):
     token = tmp_path / "token"
     token.write_text("first")

@@ -43,6 +43,7 @@ _log = logging.getLogger(__name__)
 _PAGE: Final = 1000
 """Objects to a request where all are wanted: a server needs memory for each answer, and so do we."""
 _MOST_LISTINGS: Final = 3
+_TOO_LARGE: Final = "request is too large"  # etcd's own words, which the server passes on as its own failure
 
 
 class KubernetesStore(RemoteStore):
@@ -101,10 +102,12 @@ class KubernetesStore(RemoteStore):
 
     def _error(self, kind: Kind, body: bytes, code: int) -> errors.ApiError:
         found = super()._error(kind, body, code)
-        if code >= 500 and isinstance(found, errors.InternalError):
-            # A webhook that is away, etcd that elects a leader: nothing that is wrong with what was asked.
-            return errors.Unavailable(found.message, kind=found.kind, name=found.name, group=found.group)
-        return found
+        if code < 500 or not isinstance(found, errors.InternalError):
+            return found
+        if _TOO_LARGE in found.message:
+            return errors.TooLarge(found.message, kind=kind.name, group=kind.group)
+        # A webhook that is away, etcd that elects a leader: nothing that is wrong with what was asked.
+        return errors.Unavailable(found.message, kind=found.kind, name=found.name, group=found.group)
 
     # Writing
 
