@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import secrets
+import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,10 +14,19 @@ from tests.e2e.cli_platform import MUSTER, end, is_ready, processes_of
 
 from muster.api import core, errors
 from muster.api.objects import Key
+from muster.deploying import kinds, names
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Delete
 
-_READY_SECONDS = 30.0
+_READY_SECONDS = 40.0
+_WEBHOOKS = (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS)
+
+
+@dataclass
+class _Process:
+    arguments: list[str]
+    is_up: Callable[[], Awaitable[bool]]
+    running: subprocess.Popen[bytes] | None = None
 
 
 @dataclass
@@ -26,61 +36,79 @@ class Machines:
     store: KubernetesStore
     configuration: Path
     home: Path
-    lines: dict[str, list[str]] = field(default_factory=dict)
-    """The command line of each node's agent."""
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    known: dict[str, _Process] = field(default_factory=dict)
+    nodes: list[str] = field(default_factory=list)
 
     async def node(self, *, gpus: int = 0, labels: Mapping[str, str] | None = None) -> str:
         """The name of a new one, once it takes pods."""
         name = f"node-{secrets.token_hex(3)}"
-        self.lines[name] = ["agent", "--name", name, "--host", "127.0.0.1", "--fake-gpus", str(gpus)]
-        self.lines[name] += ["--data", str(self.home / name)]
-        self.lines[name] += [word for key, value in (labels or {}).items() for word in ("--label", f"{key}={value}")]
-        await self.revive(name)
+        told = [word for key, value in (labels or {}).items() for word in ("--label", f"{key}={value}")]
+        line = ["agent", "--name", name, "--host", "127.0.0.1", "--fake-gpus", str(gpus), *told]
+        self.known[name] = _Process([*line, "--data", str(self.home / name)], lambda: self._is_fit(name))
+        self.nodes.append(name)
+        await self.start(name)
         return name
 
-    async def revive(self, name: str) -> None:
-        """Start the node's agent, once again or for the first time."""
-        self.start(name, *self.lines[name])
-        await self._until_ready(name)
+    async def controller(self, name: str = "controller") -> str:
+        """`muster controller` with webhooks, once it leads and these are registered."""
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        address = ("--webhook-port", str(port), "--webhook-url", f"https://127.0.0.1:{port}")
+        line = ["controller", "--metrics-port", "0", *address]
+        self.known[name] = _Process(line, lambda: self._is_asked_at(port))
+        await self.start(name)
+        return name
+
+    async def start(self, name: str) -> None:
+        """For the first time, or once again; returns when it is up."""
+        process = self.known[name]
+        line = [*MUSTER, *process.arguments, "--kubeconfig", str(self.configuration)]
+        with (self.home / f"{name}.log").open("ab") as log:
+            process.running = subprocess.Popen(line, stdout=log, stderr=log)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_READY_SECONDS):
+                while process.running.poll() is None:
+                    with contextlib.suppress(errors.NotFound):
+                        if await process.is_up():
+                            return
+                    await asyncio.sleep(0.1)
+        raise AssertionError(f"{name} did not come up:\n{self.said()}")
 
     def kill(self, name: str) -> None:
         """At once, as if it had crashed."""
-        process = self.processes.pop(name)
+        process = self.known[name].running
+        assert process is not None
         process.kill()
         process.wait()
-
-    def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """`muster …` with the cluster's configuration. `name`: what to call the process here."""
-        line = [*MUSTER, *arguments, "--kubeconfig", str(self.configuration)]
-        with self._log(name).open("ab") as log:
-            self.processes[name] = subprocess.Popen(line, stdout=log, stderr=log)
-        return self.processes[name]
 
     def said(self) -> str:
         """By all of them."""
         return "\n".join(path.read_text(errors="replace") for path in sorted(self.home.glob("*.log")))
 
     async def close(self) -> None:
-        for process in self.processes.values():
-            if process.poll() is None:
-                end(process)
+        for process in self.known.values():
+            if process.running is not None and process.running.poll() is None:
+                end(process.running)
         for left in processes_of(str(self.home)):
             with contextlib.suppress(psutil.NoSuchProcess):
                 left.kill()
-        await self.store.write([Delete(core.NODE, Key("", name)) for name in self.lines])
+        await self.store.write(
+            [
+                *(Delete(core.NODE, Key("", name)) for name in self.nodes),
+                # Nobody answers there any more.
+                *(
+                    Delete(kind, Key("", names.WEBHOOK))
+                    for kind in (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS)
+                ),
+            ]
+        )
 
-    def _log(self, name: str) -> Path:
-        return self.home / f"{name}.log"
+    async def _is_fit(self, name: str) -> bool:
+        """Ready, and as far as the cluster knows, too: it takes the taint off that new nodes have."""
+        found = (await self.store.get(core.NODE, Key("", name))).document()
+        return is_ready(found) and not found.get("spec", {}).get("taints")
 
-    async def _until_ready(self, name: str) -> None:
-        """Fit for pods as far as the cluster knows, too: it takes the taint off that new nodes have."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_READY_SECONDS):
-                while self.processes[name].poll() is None:
-                    with contextlib.suppress(errors.NotFound):
-                        found = (await self.store.get(core.NODE, Key("", name))).document()
-                        if is_ready(found) and not found.get("spec", {}).get("taints"):
-                            return
-                    await asyncio.sleep(0.1)
-        raise AssertionError(f"node {name} did not come up:\n{self.said()}")
+    async def _is_asked_at(self, port: int) -> bool:
+        """Whether the API server asks the webhooks that listen there."""
+        found = await self.store.get(kinds.VALIDATING_WEBHOOKS, Key("", names.WEBHOOK))
+        return f":{port}/" in str(found.document()["webhooks"])

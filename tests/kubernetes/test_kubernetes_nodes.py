@@ -80,7 +80,7 @@ async def test_pods_run_on_while_their_agent_is_away(kubectl: Kubectl, namespace
     await until(kubectl, namespace, "condition=Ready", "pod/steady")
     machines.kill(node)
     await asyncio.sleep(3.5)
-    await machines.revive(node)
+    await machines.start(node)
     await until(kubectl, namespace, "jsonpath={.status.phase}=Succeeded", "pod/steady")
     assert await kubectl("logs", "-n", namespace, "steady") == "done\n"
 
