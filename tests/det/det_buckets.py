@@ -25,8 +25,8 @@ _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOt
 
 @dataclass(frozen=True)
 class Bucket:
-    """`ways`: its storage as an experiment's `checkpoint_storage` can name it; tests use the last. `missing`: one that
-    is not there, or not for us, and what the library says of it."""
+    """`ways`: its storage as an experiment's `checkpoint_storage` can name it; tests use the last. `missing`: one
+    called nowhere that is not there, or not for us, and `complaint`: what the library says of it."""
 
     listing: str
     """An address that lists all objects, to anybody."""
@@ -108,7 +108,7 @@ def azure() -> Iterator[Bucket]:
                 {**config, "account_url": url, "credential": signature},
                 {**config, "account_url": url, "credential": _KEY},
             ],
-            missing={**config, "account_url": url, "credential": "AAAA"},
+            missing={**config, "container": "nowhere", "account_url": url, "credential": "AAAA"},
             complaint="AuthorizationFailure",
         )
 

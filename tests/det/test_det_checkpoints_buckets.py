@@ -77,11 +77,15 @@ def test_resumed_from_it(lab: Lab, det: Det, bucket: Bucket):
     det("experiment", "kill", str(experiment))
 
 
-def test_one_that_cannot_be_used_fails_the_trial_with_a_reason(lab: Lab, bucket: Bucket):
+def test_one_that_cannot_be_used_fails_the_trial_and_its_removal_with_a_reason(lab: Lab, det: Det, bucket: Bucket):
     config = {**trained(steps=1), "checkpoint_storage": bucket.missing, "environment": bucket.environment()}
     experiment = lab.create(config)
     eventually(lambda: lab.state(experiment) == ERROR, seconds=60)
     assert bucket.complaint in lab.all_logs(experiment)
+    det("experiment", "delete", str(experiment), "--yes")
+    eventually(lambda: lab.state(experiment) == "STATE_DELETE_FAILED", seconds=60)
+    told = lab.experiment(experiment)["error"]
+    assert "checkpoint_storage nowhere: " in told, told
 
 
 def is_step(step: int, directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 _MOST_TOLD = 200
 """At once: what was told is not removed again after a crash."""
+_TERMINATION_LOG = "/dev/termination-log"
+"""On nodes that are not ours."""
 
 
 def main(environ: Mapping[str, str]) -> int:
@@ -31,8 +34,15 @@ def main(environ: Mapping[str, str]) -> int:
             _tell(master, left)
     except StorageError as error:
         sys.stderr.write(f"ERROR: {error}\n")
+        _leave_word(environ, str(error))
         return 1
     return 0
+
+
+def _leave_word(environ: Mapping[str, str], text: str) -> None:
+    """Where the node looks for it: it becomes the reason that whoever waits for us is told."""
+    with contextlib.suppress(OSError), open(environ.get("MUSTER_TERMINATION_LOG") or _TERMINATION_LOG, "w") as file:
+        file.write(text)
 
 
 def _tell(master: Master, left: dict[str, dict[str, int]]) -> None:
