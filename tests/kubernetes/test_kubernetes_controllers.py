@@ -1,0 +1,268 @@
+"""What Muster decides, on a real cluster: beside its own scheduler, with its own job controller."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+from tests.e2e.kubectl_runner import Kubectl
+from tests.kubernetes.controllers import controlling, define, until
+from tests.kubernetes.machines import Machines
+
+from muster.api import core
+from muster.api.objects import Key
+from muster.api.raw import Document
+from muster.store.kubeconfig import Cluster
+from muster.store.kubernetes import KubernetesStore
+
+GPU = "nvidia.com/gpu"
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+def a_template(script: str, *, gpus: int = 0, **spec: object) -> Document:
+    container: Document = {"name": "main", "image": "host", "command": ["sh", "-c", script]}
+    if gpus:
+        container["resources"] = {"limits": {GPU: gpus}}
+    return {"spec": {"schedulerName": "muster", "restartPolicy": "Never", "containers": [container], **spec}}
+
+
+def a_pod(name: str, script: str = "sleep 60", *, labels: Document | None = None, **options: object) -> Document:
+    made = a_template(script, **options)  # type: ignore[arg-type]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}}, **made}
+
+
+def a_job(name: str, queue: str, script: str, **options: object) -> Document:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": {QUEUE: queue}},
+        "spec": {"backoffLimit": 6, "template": a_template(script, **options)},  # type: ignore[arg-type]
+    }
+
+
+def a_gang(name: str, size: int, script: str) -> Document:
+    tasks = [{"name": "worker", "replicas": size, "template": a_template(script, gpus=1)}]
+    for task in tasks:
+        del task["template"]["spec"]["schedulerName"]  # type: ignore[index]
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"minAvailable": size, "tasks": tasks},
+    }
+
+
+def quota(name: str, gpus: int, node: str) -> list[Document]:
+    """A queue of that name, cluster-wide and in the namespace, on one node."""
+    amount = {"name": GPU, "nominalQuota": str(gpus)}
+    groups = [{"coveredResources": [GPU], "flavors": [{"name": name, "resources": [amount]}]}]
+    preemption = {"withinClusterQueue": "LowerPriority"}
+    made = {
+        "ResourceFlavor": {"nodeLabels": {"kubernetes.io/hostname": node}},
+        "ClusterQueue": {"namespaceSelector": {}, "resourceGroups": groups, "preemption": preemption},
+        "LocalQueue": {"clusterQueue": name},
+    }
+    return [
+        {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, "spec": spec}
+        for kind, spec in made.items()
+    ]
+
+
+class Desk:
+    """kubectl in one namespace."""
+
+    def __init__(self, kubectl: Kubectl, namespace: str) -> None:
+        self.kubectl = kubectl
+        self.namespace = namespace
+
+    async def apply(self, *documents: Document) -> None:
+        listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
+        await self.kubectl("apply", "-n", self.namespace, "-f", "-", stdin=listed)
+
+    async def get(self, *what: str) -> Document:
+        found: Document = json.loads(await self.kubectl("get", "-n", self.namespace, *what, "-o", "json"))
+        return found
+
+    async def wait(self, condition: str, *what: str) -> None:
+        await self.kubectl("wait", "-n", self.namespace, f"--for={condition}", "--timeout=40s", *what)
+
+    async def said(self, name: str, reason: str) -> list[str]:
+        selected = f"involvedObject.name={name},reason={reason}"
+        found = await self.get("events", "--field-selector", selected)
+        return [event["message"] for event in found["items"]]
+
+
+@pytest.fixture
+async def desk(kubectl: Kubectl, namespace: str) -> Desk:
+    await define(kubectl)
+    return Desk(kubectl, namespace)
+
+
+async def test_pods_that_ask_for_us_are_placed_and_told_as_kube_scheduler_tells(
+    desk: Desk, cluster: Cluster, machines: Machines
+) -> None:
+    node = await machines.node(gpus=2)
+    async with controlling(cluster):
+        await desk.apply(a_pod("small", gpus=1), a_pod("large", gpus=3), a_pod("other"))
+        await desk.wait("condition=Ready", "pod/small")
+        await desk.wait("condition=PodScheduled=false", "pod/large")
+        large = await desk.get("pod", "large")
+        (condition,) = large["status"]["conditions"]
+        assert (condition["reason"], condition["status"]) == ("Unschedulable", "False")
+        assert f"Insufficient {GPU}" in condition["message"]
+        assert await desk.said("small", "Scheduled") == [f"Successfully assigned {desk.namespace}/small to {node}"]
+        assert await desk.said("large", "FailedScheduling") == [condition["message"]]
+        described = await desk.kubectl("describe", "pod", "-n", desk.namespace, "large")
+        assert "FailedScheduling" in described
+        assert "muster-scheduler" in described
+
+
+async def test_victims_leave_by_the_eviction_api_when_their_budget_lets_them(
+    desk: Desk, cluster: Cluster, machines: Machines
+) -> None:
+    await machines.node(gpus=1)
+    important = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": f"important-{desk.namespace}"},
+        "value": 1000,
+    }
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "victim"}}}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"}, "spec": spec}
+    async with controlling(cluster):
+        await desk.apply(important, budget, a_pod("victim", gpus=1, labels={"app": "victim"}))
+        await desk.wait("condition=Ready", "pod/victim")
+        await desk.wait("jsonpath={.status.currentHealthy}=1", "pdb/guard")
+        await desk.apply(a_pod("boss", gpus=1, priorityClassName=important["metadata"]["name"]))
+        await desk.wait("jsonpath={.status.nominatedNodeName}", "pod/boss")
+        await asyncio.sleep(3)
+        assert "deletionTimestamp" not in (await desk.get("pod", "victim"))["metadata"]
+        assert await desk.said("victim", "Preempted") == []
+        await desk.kubectl("delete", "-n", desk.namespace, "pdb", "guard")
+        await desk.wait("condition=Ready", "pod/boss")
+        assert len(await desk.said("victim", "Preempted")) == 1
+
+
+async def test_jobs_of_the_cluster_wait_for_quota_and_its_own_controller_runs_them(
+    desk: Desk, cluster: Cluster, machines: Machines
+) -> None:
+    node = await machines.node(gpus=2)
+    name = f"q-{desk.namespace}"
+    async with controlling(cluster, webhooks=True):
+        await desk.apply(*quota(name, 1, node))
+        await desk.apply(a_job("first", name, "sleep 2", gpus=1), a_job("second", name, "true", gpus=1))
+        await desk.wait("jsonpath={.status.active}=1", "job/first")
+        second = await desk.get("job", "second")
+        assert second["spec"]["suspend"] is True
+        await desk.wait("condition=Complete", "job/first", "job/second")
+        pods = (await desk.get("pods"))["items"]
+        assert {pod["spec"]["nodeSelector"]["kubernetes.io/hostname"] for pod in pods} == {node}
+        await desk.wait("condition=Finished", "workloads", "--all")
+
+
+async def test_a_job_that_is_preempted_starts_again_elsewhere(desk: Desk, cluster: Cluster, machines: Machines) -> None:
+    node = await machines.node(gpus=1)
+    name = f"q-{desk.namespace}"
+    urgent = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": f"urgent-{desk.namespace}"},
+        "value": 1000,
+    }
+    async with controlling(cluster, webhooks=True):
+        await desk.apply(urgent, *quota(name, 1, node), a_job("patient", name, "sleep 4", gpus=1))
+        await desk.wait("jsonpath={.status.ready}=1", "job/patient")
+        hasty = a_job("hasty", name, "true", gpus=1)
+        hasty["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = urgent["metadata"]["name"]
+        await desk.apply(hasty)
+        await desk.wait("condition=Suspended", "job/patient")
+        await desk.wait("condition=Complete", "job/hasty")
+        await desk.wait("condition=Complete", "job/patient")
+
+
+async def test_a_gang_of_volcano_starts_whole_and_a_flow_follows_its_jobs(
+    desk: Desk, cluster: Cluster, machines: Machines
+) -> None:
+    await machines.node(gpus=2)
+    async with controlling(cluster, webhooks=True):
+        await desk.apply(a_gang("gang", 3, "sleep 1"))
+        await desk.wait("jsonpath={.status.state.phase}=Pending", "vcjob/gang")
+        await asyncio.sleep(2)
+        assert not [pod for pod in (await desk.get("pods"))["items"] if pod["spec"].get("nodeName")]
+        await machines.node(gpus=2)
+        await desk.wait("jsonpath={.status.state.phase}=Completed", "vcjob/gang")
+        template = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobTemplate"}
+        flow = {
+            "apiVersion": "flow.volcano.sh/v1alpha1",
+            "kind": "JobFlow",
+            "metadata": {"name": "flow"},
+            "spec": {"flows": [{"name": "a"}, {"name": "b", "dependsOn": {"targets": ["a"]}}]},
+        }
+        steps = [{**template, "metadata": {"name": step}, "spec": a_gang(step, 1, "true")["spec"]} for step in "ab"]
+        await desk.apply(*steps, flow)
+        await desk.wait("jsonpath={.status.state.phase}=Succeed", "jobflow/flow")
+
+
+async def test_mistakes_are_refused_by_field_and_a_dead_webhook_stops_no_other_pod(
+    desk: Desk, cluster: Cluster, machines: Machines, store: KubernetesStore
+) -> None:
+    async with controlling(cluster, webhooks=True):
+        bad = a_gang("bad", 2, "true")
+        bad["spec"]["minAvailable"] = 5
+        told = await desk.kubectl.fails("apply", "-n", desk.namespace, "-f", "-", stdin=json.dumps(bad))
+        assert "spec.minAvailable" in told
+    await desk.apply(a_pod("lonely"))
+    assert (await store.get(core.POD, Key(desk.namespace, "lonely"))).uid
+
+
+async def test_another_replica_takes_over_within_seconds(desk: Desk, cluster: Cluster, machines: Machines) -> None:
+    await machines.node(gpus=8)
+
+    async def holder() -> str:
+        found = await desk.get("lease", "-n", "muster-system", "muster-controller")
+        return str(found["spec"].get("holderIdentity") or "")
+
+    async with controlling(cluster) as second:
+        # It stands by if the first is there already; here the one that came first leads.
+        await until(lambda: _equals(holder(), second.identity))
+        async with controlling(cluster) as standby:
+            assert standby.identity != second.identity
+            await desk.apply(a_pod("before", gpus=1))
+            await desk.wait("condition=Ready", "pod/before")
+        assert await holder() == second.identity
+    async with controlling(cluster) as third:
+        await until(lambda: _equals(holder(), third.identity))
+        await desk.apply(a_pod("after", gpus=1))
+        await desk.wait("condition=Ready", "pod/after")
+
+
+async def test_a_kind_that_is_missing_is_told_once_and_taken_up_when_it_comes(
+    desk: Desk, cluster: Cluster, machines: Machines, caplog: pytest.LogCaptureFixture
+) -> None:
+    await machines.node(gpus=2)
+    await desk.kubectl("delete", "crd", "pytorchjobs.kubeflow.org", "--wait")
+    with caplog.at_level(logging.WARNING):
+        async with controlling(cluster):
+            await desk.apply(a_pod("works", gpus=1))
+            await desk.wait("condition=Ready", "pod/works")
+            await asyncio.sleep(12)
+            told = [record.message for record in caplog.records if "pytorchjobs" in record.message]
+            assert len(told) == 1
+            assert "CustomResourceDefinition is missing" in told[0]
+            await define(desk.kubectl)
+            container = {"name": "pytorch", "image": "host", "command": ["true"]}
+            template = {"spec": {"schedulerName": "muster", "containers": [container]}}
+            job = {
+                "apiVersion": "kubeflow.org/v1",
+                "kind": "PyTorchJob",
+                "metadata": {"name": "late"},
+                "spec": {
+                    "pytorchReplicaSpecs": {"Master": {"replicas": 1, "restartPolicy": "Never", "template": template}}
+                },
+            }
+            await desk.apply(job)
+            await desk.wait("condition=Succeeded", "pytorchjob/late")
+
+
+async def _equals(found: object, wanted: str) -> bool:
+    return (await found) == wanted  # type: ignore[misc]
