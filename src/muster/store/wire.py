@@ -198,6 +198,15 @@ class _Line(msgspec.Struct, frozen=True):
     object: msgspec.Raw
 
 
+class _Managed(msgspec.Struct, frozen=True, rename="camel"):
+    managed_fields: msgspec.Raw = msgspec.Raw()
+
+
+class _WithManaged(msgspec.Struct, frozen=True):
+    metadata: _Managed = _Managed()
+
+
+_managed_decoder = msgspec.json.Decoder(_WithManaged)
 _list_decoder = msgspec.json.Decoder(_List)
 _line_decoder = msgspec.json.Decoder(_Line)
 
@@ -207,7 +216,7 @@ def page(kind: Kind, body: bytes) -> Page:
     # Kubernetes says what its own kinds are once for the whole list; an object alone must say it again.
     untold = b'{"metadata":'
     told = f'{{"kind":"{kind.name}","apiVersion":"{kind.api_version}",'.encode()
-    items = [bytes(item) for item in found.items or ()]
+    items = [_lean(bytes(item)) for item in found.items or ()]
     return Page(
         [Object(kind, told + item[1:] if item.startswith(untold) else item) for item in items],
         Revision(int(found.metadata.resource_version)),
@@ -222,11 +231,29 @@ def event(kind: Kind, line: bytes) -> Event:
     encoded = bytes(found.object)
     if found.type == "ERROR":
         raise error(kind, encoded, 500)
-    made = Object(kind, encoded)
+    made = Object(kind, _lean(encoded))
     revision = Revision(made.revision)
     if found.type == Change.BOOKMARK.value:
         return Event(Change.BOOKMARK, None, revision)
     return Event(Change(found.type), made, revision)
+
+
+def _lean(encoded: bytes) -> bytes:
+    """Without `metadata.managedFields`: half of what a cluster's objects are, kept in copies of whole kinds, and nobody
+    here reads it. Cut out of the text, for to encode the rest again would cost more than all else."""
+    value = bytes(_managed_decoder.decode(encoded).metadata.managed_fields)
+    if not value:
+        return encoded
+    field = b'"managedFields":' + value
+    start = encoded.find(field)
+    if start < 0:  # written with spaces, as no server does
+        return encoded
+    end = start + len(field)
+    if encoded[end : end + 1] == b",":
+        end += 1
+    elif encoded[start - 1 : start] == b",":
+        start -= 1
+    return encoded[:start] + encoded[end:]
 
 
 def _decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
