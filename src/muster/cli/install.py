@@ -79,7 +79,9 @@ async def _install(asked: _Options) -> None:
         async for step in Installer(store, SystemClock(), dry_run=asked.dry_run).install(chosen):
             show(step, dry_run=asked.dry_run)
     if not asked.dry_run:
-        click.echo(f"Muster {VERSION} is installed in {asked.namespace}. How it does: muster doctor --context …")
+        flags = {"--kubeconfig": asked.kubeconfig, "--context": asked.context, "--namespace": asked.namespace}
+        doctor = " ".join(["muster doctor", *(f"{name} {value}" for name, value in flags.items() if value)])
+        click.echo(f"Muster {VERSION} is installed in {asked.namespace}. How it does: {doctor}")
 
 
 def show(step: Step, *, dry_run: bool = False) -> None:

@@ -10,6 +10,7 @@ from muster.cli import clusters
 from muster.cli.install import show
 from muster.deploying import definitions, reaching, removing
 from muster.deploying.removing import Removal
+from muster.runtime.clock import SystemClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ async def _uninstall(asked: _Options) -> None:
         else:
             if asked.everything and removal.lost and not asked.yes:
                 _ask(removal)
-            async for step in removing.remove(store, removal, everything=asked.everything):
+            async for step in removing.remove(store, SystemClock(), removal, everything=asked.everything):
                 show(step)
 
 

@@ -15,15 +15,13 @@ from muster.api.objects import Key
 from muster.api.ownership import Unlabelled
 from muster.api.raw import Document
 from muster.api.registry import Registry
-from muster.deploying import definitions, kinds, manifests, surroundings
+from muster.deploying import definitions, kinds, manifests, names, surroundings, waiting
 from muster.deploying.slots import Chosen
 from muster.deploying.surroundings import Definition, Neighbour
 from muster.runtime.clock import Clock
 from muster.store.protocol import Apply, Create, Options, Store, write_one
 
 MANAGER: Final = "muster-install"
-ESTABLISHED_SECONDS: Final = 60.0
-_LOOK_SECONDS: Final = 0.2
 _HELM: Final = ("app.kubernetes.io/managed-by", "Helm")
 
 PARTS: Final = Registry(
@@ -92,7 +90,7 @@ class Installer:
 
     async def _refuse_another_owner(self, chosen: Chosen) -> None:
         """Two programs that each keep the same objects as they want them would go on for ever."""
-        key = Key(chosen.namespace, "muster-controller")
+        key = Key(chosen.namespace, names.CONTROLLER)
         try:
             found = await self._store.get(kinds.DEPLOYMENT, key)
         except errors.NotFound:
@@ -109,6 +107,7 @@ class Installer:
             if there is not None and not there.is_ours:
                 yield _kept(there)
                 continue
+            await waiting.until_gone(self._store, self._clock, kinds.CUSTOM_RESOURCE_DEFINITION, _key(kind))
             document = definitions.definition(kind)
             if kind.conversions and there is not None and there.conversion:
                 document["spec"]["conversion"] = there.conversion  # the controllers have put it right
@@ -120,22 +119,21 @@ class Installer:
             yield Step("definitions of kinds", Outcome.READY, f"{len(made)} established")
 
     async def _wait_until_established(self, kind: Kind) -> None:
-        key = Key("", definitions.name_of(kind))
-        deadline = self._clock.monotonic() + ESTABLISHED_SECONDS
-        while True:
+        key = _key(kind)
+
+        async def is_established() -> bool:
             found = surroundings.definition(kind, await self._store.get(kinds.CUSTOM_RESOURCE_DEFINITION, key))
-            if found.is_established:
-                return
             if found.trouble:
                 raise errors.Conflict(f"{key.name}: the API server does not take its names: {found.trouble}")
-            if self._clock.monotonic() > deadline:
-                raise errors.Timeout(f"{key.name}: not established after {ESTABLISHED_SECONDS:g} s; look at its status")
-            await self._clock.sleep(_LOOK_SECONDS)
+            return found.is_established
+
+        await waiting.until(self._clock, is_established, f"{key.name}: not established")
 
     async def _make_namespace(self, chosen: Chosen) -> Step:
         """One that is there already stays as it is, and will not be removed with us."""
         label = _label(core.NAMESPACE, chosen.namespace)
         try:
+            await waiting.until_gone(self._store, self._clock, core.NAMESPACE, Key("", chosen.namespace))
             await write_one(self._store, Create(core.NAMESPACE, manifests.namespace(chosen), self._options))
         except errors.AlreadyExists:
             return Step(label, Outcome.UNCHANGED)
@@ -162,6 +160,10 @@ class Installer:
             return (await self._store.get(kind, key)).revision
         except errors.NotFound:
             return None
+
+
+def _key(kind: Kind) -> Key:
+    return Key("", definitions.name_of(kind))
 
 
 def _kept(there: Definition) -> Step:

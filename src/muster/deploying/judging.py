@@ -60,7 +60,8 @@ def kinds(known: Mapping[Kind, Definition]) -> Iterator[Finding]:
 def _kinds(about: str, wanted: Sequence[Kind], known: Mapping[Kind, Definition]) -> Finding:
     missing = [kind for kind in wanted if kind not in known]
     if missing:
-        return warn(about, f"not defined: {_list(missing)}", _INSTALL)
+        which = f"none of {len(wanted)} defined" if len(missing) == len(wanted) else f"not defined: {_list(missing)}"
+        return warn(about, which, _INSTALL)
     broken = [known[kind] for kind in wanted if not known[kind].is_established]
     if broken:
         trouble = "; ".join(each.trouble for each in broken if each.trouble) or "look at the status of the definitions"

@@ -11,8 +11,9 @@ from typing import Final
 from muster.api import coordination, core, errors, policy, scheduling, selectors
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
-from muster.deploying import definitions, kinds, names, surroundings
+from muster.deploying import definitions, kinds, names, surroundings, waiting
 from muster.deploying.installing import MANAGER, Outcome, Step
+from muster.runtime.clock import Clock
 from muster.store.protocol import Delete, Options, Patch, Selection, Store, write_one
 
 _OPTIONS: Final = Options(manager=MANAGER)
@@ -73,9 +74,12 @@ async def plan(store: Store, namespace: str) -> Removal:
     return Removal(parts, [Defined(found.kind, await _count(store, found)) for found in ours])
 
 
-async def remove(store: Store, removal: Removal, *, everything: bool) -> AsyncIterator[Step]:
+async def remove(store: Store, clock: Clock, removal: Removal, *, everything: bool) -> AsyncIterator[Step]:
+    """Ends when all is gone: an installation that comes right after it would go as well."""
+    gone: list[tuple[Kind, Key]] = []
     for part in removal.parts:
         yield await _delete(store, part.kind, part.key)
+        gone.append((part.kind, part.key))
     for defined in removal.definitions:
         key = Key("", definitions.name_of(defined.kind))
         if defined.objects and not everything:
@@ -87,6 +91,9 @@ async def remove(store: Store, removal: Removal, *, everything: bool) -> AsyncIt
             continue
         await _let_go(store, defined.kind)
         yield await _delete(store, kinds.CUSTOM_RESOURCE_DEFINITION, key)
+        gone.append((kinds.CUSTOM_RESOURCE_DEFINITION, key))
+    for kind, key in gone:
+        await waiting.until_gone(store, clock, kind, key)
 
 
 async def _ours(store: Store, kind: Kind, namespace: str | None = None) -> Sequence[Object]:

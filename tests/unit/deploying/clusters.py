@@ -1,5 +1,5 @@
-"""A cluster without controllers of its own: a store in memory, where definitions are established a moment after they
-are made."""
+"""A cluster with little of its own: a store in memory, where definitions are established a moment after they are made,
+and namespaces go with what is in them."""
 
 import asyncio
 import contextlib
@@ -10,6 +10,7 @@ from muster.api.everything import REGISTRY
 from muster.api.kinds import Kind
 from muster.api.objects import Key
 from muster.api.registry import Registry
+from muster.controllers.namespaces import NamespaceController
 from muster.deploying import kinds
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
@@ -22,10 +23,12 @@ _KNOWN = Registry((*REGISTRY, *(each for each in vars(kinds).values() if isinsta
 @contextlib.asynccontextmanager
 async def a_cluster(clock: VirtualClock, *, establishes: bool = True) -> AsyncIterator[EmbeddedStore]:
     async with EmbeddedStore(NoJournal(), clock=clock, registry=_KNOWN) as store, asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(_establish(store)) if establishes else None
+        running = [tasks.create_task(NamespaceController(store, clock, _KNOWN).run())]
+        if establishes:
+            running.append(tasks.create_task(_establish(store)))
         yield store
-        if running:
-            running.cancel()
+        for task in running:
+            task.cancel()
 
 
 async def _establish(store: Store) -> None:

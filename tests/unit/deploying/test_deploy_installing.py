@@ -8,7 +8,7 @@ from tests.unit.deploying.clusters import a_cluster, a_definition, a_deployment,
 from muster.api import core, errors, kueue
 from muster.api.objects import Key
 from muster.api.ownership import Unlabelled
-from muster.deploying import definitions, installing, kinds, names, removing, surroundings
+from muster.deploying import definitions, installing, kinds, names, removing, surroundings, waiting
 from muster.deploying.installing import Installer, Outcome, Step
 from muster.deploying.slots import Chosen
 from muster.deploying.values import Values
@@ -24,9 +24,9 @@ async def install(store: Store, clock: VirtualClock, *, dry_run: bool = False, r
     return [step async for step in Installer(store, clock, dry_run=dry_run).install(chosen)]
 
 
-async def uninstall(store: Store, *, everything: bool = False) -> Sequence[Step]:
+async def uninstall(store: Store, clock: VirtualClock, *, everything: bool = False) -> Sequence[Step]:
     plan = await removing.plan(store, names.NAMESPACE)
-    return [step async for step in removing.remove(store, plan, everything=everything)]
+    return [step async for step in removing.remove(store, clock, plan, everything=everything)]
 
 
 def outcomes(steps: Sequence[Step]) -> dict[str, Outcome]:
@@ -65,7 +65,7 @@ async def test_a_definition_of_somebody_else_stays_as_it_is(clock: VirtualClock)
         after = await store.get(kinds.CUSTOM_RESOURCE_DEFINITION, Key("", CLUSTER_QUEUES))
         assert steps[f"customresourcedefinition/{CLUSTER_QUEUES}"].outcome is Outcome.KEPT
         assert after.document()["spec"] == before.document()["spec"]
-        await uninstall(store, everything=True)
+        await uninstall(store, clock, everything=True)
         await store.get(kinds.CUSTOM_RESOURCE_DEFINITION, Key("", CLUSTER_QUEUES))
 
 
@@ -84,7 +84,7 @@ async def test_a_definition_that_is_not_established_is_waited_for_and_named(cloc
     async with a_cluster(clock, establishes=False) as store:
         with pytest.raises(errors.Timeout, match=r"pytorchjobs\.kubeflow\.org: not established after 60 s"):
             await install(store, clock)
-    assert clock.monotonic() > installing.ESTABLISHED_SECONDS
+    assert clock.monotonic() > waiting.PATIENCE_SECONDS
 
 
 @on_virtual_time
@@ -112,11 +112,11 @@ async def test_removing_leaves_no_trace_but_kinds_that_are_used(clock: VirtualCl
         await install(store, clock)
         flavor = {"metadata": {"name": "a100", "finalizers": ["kueue.x-k8s.io/resource-in-use"]}, "spec": {}}
         await put(store, kueue.RESOURCE_FLAVOR, flavor)
-        steps = {step.label: step for step in await uninstall(store)}
+        steps = {step.label: step for step in await uninstall(store, clock)}
         kept = [step.label for step in steps.values() if step.outcome is Outcome.KEPT]
         assert kept == ["customresourcedefinition/resourceflavors.kueue.x-k8s.io"]
         assert steps["deployment/muster-controller"].outcome is Outcome.DELETED
-        await uninstall(store, everything=True)
+        await uninstall(store, clock, everything=True)
         assert (await store.get(kueue.RESOURCE_FLAVOR, Key("", "a100"))).meta.finalizers == ()
         assert (await removing.plan(store, names.NAMESPACE)).is_empty
 
@@ -126,7 +126,7 @@ async def test_a_namespace_that_was_there_before_is_not_removed(clock: VirtualCl
     async with a_cluster(clock) as store:
         await write_one(store, Create(core.NAMESPACE, {"metadata": {"name": names.NAMESPACE}}))
         await install(store, clock)
-        await uninstall(store, everything=True)
+        await uninstall(store, clock, everything=True)
         await store.get(core.NAMESPACE, Key("", names.NAMESPACE))
 
 
