@@ -42,8 +42,7 @@ class Cycle:
         moment, result = Moment(now, settings), CycleResult()
         proposer = Proposer(state, Preemptor(state, now, self._pending.ledger), self._memory, number)
         considered, refused = self._consider(heads)
-        for entry in considered:
-            proposer.nominate(entry)
+        self._nominate(considered, proposer)
         processor = Processor(state, proposer, moment, result)
         try:
             for entry in self._ordered(considered):
@@ -75,6 +74,17 @@ class Cycle:
                 entry.is_preemptor = self._pending.is_preemptor(info)
             considered.append(entry)
         return considered, refused
+
+    def _nominate(self, entries: Sequence[Entry], proposer: Proposer) -> None:
+        """Of many that would fit, few do in the end: it is enough to estimate what they would take, and look closer
+        when their turn comes. But not where victims have to be chosen, whose room is not to be counted on twice."""
+        estimated = [entry for entry in entries if len(entries) > 1 and proposer.estimate(entry)]
+        for entry in entries:
+            if not entry.is_estimate:
+                proposer.nominate(entry)
+        if any(entry.targets for entry in entries):
+            for entry in estimated:
+                proposer.nominate(entry)
 
     def _ordered(self, entries: list[Entry]) -> Iterable[Entry]:
         gates = self._state.settings.gates

@@ -428,6 +428,7 @@ class Engine:
         if result.has_progress:
             self._rounds.clear()
             for name in names:
+                self.pending.recall(name, self._may_fit)
                 self._touch(name)
             return
         looked_at = {decided.info.key: decided for decided in result.requeues()}

@@ -50,6 +50,8 @@ class Entry:
     replaced: WorkloadInfo | None = None
     """The slice of the same job whose place it takes."""
     is_preemptor: bool = False
+    is_estimate: bool = False
+    """What it would be given is known, but not yet where, and whether it is really right for it."""
     standing: Standing = Standing.NOT_NOMINATED
     requeue_reason: RequeueReason = RequeueReason.GENERIC
     pending_reason: str = ""

@@ -24,6 +24,7 @@ from muster.quota.assignments import (
 from muster.quota.flavor_fitting import Judge, Oracle, Possibility, ResourceFit
 from muster.quota.flavor_memory import FlavorMemory, FlavorPlan, GroupPlan, QueuePlan
 from muster.quota.gates import Gate, Gates
+from muster.quota.queues import Queue
 from muster.quota.state import QueueState, QuotaState
 from muster.quota.topology_requests import net_topology_usage
 from muster.quota.workloads import PodSetTotals, ScanPosition, Usage, WorkloadInfo
@@ -36,6 +37,7 @@ __all__ = [
     "Possibility",
     "is_outdated",
     "net_topology_usage",
+    "only_choice",
     "total_requests",
 ]
 
@@ -87,6 +89,20 @@ def total_requests(
                 what = FlavorResource(choice.flavor, resource)
                 found[what] = found.get(what, 0) + value
     return found
+
+
+def only_choice(info: WorkloadInfo, policy: Queue) -> dict[FlavorResource, int] | None:
+    """What it would be given, if anything: there is one flavor for all that it asks for. None where there are several,
+    or none."""
+    found: dict[FlavorResource, int] = {}
+    for pods in info.pod_sets:
+        for resource, value in pods.requests.items():
+            group = policy.by_resource.get(resource)
+            if group is None or len(group.flavors) != 1:
+                return None
+            what = FlavorResource(group.flavors[0], resource)
+            found[what] = found.get(what, 0) + value
+    return None if PODS in policy.by_resource else found
 
 
 # One search

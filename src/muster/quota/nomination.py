@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.quota import limits, status
+from muster.quota import limits, status, waking
 from muster.quota.assignments import Assignment, Mode
 from muster.quota.entries import Entry
-from muster.quota.flavors import FlavorAssigner, FlavorMemory, Pins, net_topology_usage
+from muster.quota.flavors import FlavorAssigner, FlavorMemory, Pins, net_topology_usage, only_choice
 from muster.quota.gates import Gate
 from muster.quota.limits import LimitRanges
 from muster.quota.partial import count_ranges, search_partial
@@ -93,8 +93,26 @@ class Proposer:
         self._assigner = FlavorAssigner(state, preemptor, memory)
         self._cycle = cycle
 
+    def estimate(self, entry: Entry) -> bool:
+        """What it would be given, where that can be told without a search, and there is room for it. False where it
+        cannot."""
+        info, queue = entry.info, entry.queue
+        assert queue is not None
+        looks_again = Gate.TAS_RECOMPUTE_ASSIGNMENT_WITHIN_SCHEDULING_CYCLE in self._state.settings.gates
+        if not looks_again or info.has_reservation or info.replaced_key is not None or info.can_be_partial():
+            return False
+        wanted = only_choice(info, queue.policy)
+        if wanted is None or not waking.has_room(self._state, queue, info):
+            return False
+        borrowing = max((queue.node.borrow_height(*asked)[0] for asked in wanted.items()), default=0)
+        entry.usage = Usage(wanted)
+        entry.assignment = Assignment(borrowing=borrowing, usage=entry.usage)
+        entry.mode, entry.is_estimate = Mode.FIT, True
+        return True
+
     def nominate(self, entry: Entry) -> None:
         info = entry.info
+        entry.is_estimate = False
         entry.replaced = self._replaced(info)
         self._take(entry, self._offer(entry, None))
 

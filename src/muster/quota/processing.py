@@ -55,6 +55,9 @@ class Processor:
     def _decide(self, entry: Entry) -> None:
         queue = entry.queue
         assert queue is not None
+        if entry.is_estimate and not self._look_closer(entry, queue):
+            entry.skip(NO_LONGER_FITS, self._gates)
+            return
         fits = self._settle_offer(entry)
         mode = entry.mode
         if mode is not Mode.FIT and self._evicts_for_failed_node(entry):
@@ -79,6 +82,15 @@ class Processor:
             self._grant(entry, queue)
 
     # Whether it still fits
+
+    def _look_closer(self, entry: Entry, queue: QueueState) -> bool:
+        """False: what was estimated is no longer there."""
+        self._claims.put_back()
+        self._claims.show()
+        if not self._state.fits_quota(queue, entry.usage.quota):
+            return False
+        self._proposer.nominate(entry)
+        return True
 
     def _settle_offer(self, entry: Entry) -> bool:
         """Whether it fits after all that was decided before, with another offer where that takes one."""

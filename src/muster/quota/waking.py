@@ -2,17 +2,21 @@
 where a look would find that it fits."""
 
 from muster.quota.amounts import FlavorResource
-from muster.quota.queues import Queue, Strategy, Victims
+from muster.quota.queues import Group, Queue, Strategy, Victims
 from muster.quota.state import QueueState, QuotaState
 from muster.quota.topology_requests import is_requested
+from muster.quota.tree import Node
 from muster.quota.workloads import WorkloadInfo
 
 
 def may_fit(state: QuotaState, queue: QueueState, info: WorkloadInfo) -> bool:
     """False: of something it asks for, no flavor of the queue has enough left or none has the nodes for its pods, and
     nobody can be made to leave."""
-    if _preempts(queue.policy) or info.can_be_partial() or info.replaced_key is not None or info.has_reservation:
-        return True
+    return has_room(state, queue, info) or _makes_way(queue.policy, info)
+
+
+def has_room(state: QuotaState, queue: QueueState, info: WorkloadInfo) -> bool:
+    """For all it asks for, as far as quota goes and the numbers of nodes."""
     return _has_quota(queue, info) and _has_nodes(state, queue, info)
 
 
@@ -23,21 +27,27 @@ def is_worth_a_look(state: QuotaState, queue: QueueState, head: WorkloadInfo) ->
     return passes_by or head.scan is None or may_fit(state, queue, head)
 
 
-def _preempts(policy: Queue) -> bool:
-    rules = (policy.within_queue, policy.reclaim_within_cohort, policy.borrow_within_cohort)
-    return any(rule is not Victims.NEVER for rule in rules)
+def _makes_way(policy: Queue, info: WorkloadInfo) -> bool:
+    """Others may have to leave for it, or it takes less than it asks for, or a place that it has already."""
+    never = Victims.NEVER
+    preempts = not (policy.within_queue is policy.reclaim_within_cohort is policy.borrow_within_cohort is never)
+    return preempts or info.can_be_partial() or info.replaced_key is not None or info.has_reservation
 
 
 def _has_quota(queue: QueueState, info: WorkloadInfo) -> bool:
-    by_resource, node = queue.policy.by_resource, queue.node
     for pods in info.pod_sets:
         for resource, value in pods.requests.items():
-            group = by_resource.get(resource)
-            if group is not None and all(
-                node.available(FlavorResource(flavor, resource)) < value for flavor in group.flavors
-            ):
+            group = queue.policy.by_resource.get(resource)
+            if group is not None and not _has_any(queue.node, group, resource, value):
                 return False
     return True
+
+
+def _has_any(node: Node, group: Group, resource: str, value: int) -> bool:
+    for flavor in group.flavors:  # noqa: SIM110 - asked of everybody who waits
+        if node.available(FlavorResource(flavor, resource)) >= value:
+            return True
+    return False
 
 
 def _has_nodes(state: QuotaState, queue: QueueState, info: WorkloadInfo) -> bool:

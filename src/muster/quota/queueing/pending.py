@@ -65,6 +65,7 @@ class PendingQueue:
         self._parked: dict[str, WorkloadInfo] = {}  # each for itself
         self._crowds = Crowds()
         self._held: dict[str, WorkloadInfo] = {}  # by shape that has a verdict: one that has it
+        self._lapsed: dict[str, tuple[WorkloadInfo, Verdict]] = {}  # by shape that was woken: who had which verdict
         self._alone: dict[tuple[str, str], str] = {}  # who was parked for a shape first, since the last flush
         self._in_flight: dict[str, _InFlight] = {}
         self._untold: dict[str, WorkloadInfo] = {}  # parked for their shape, and nobody has been told
@@ -173,6 +174,7 @@ class PendingQueue:
         if policy.strategy is Strategy.STRICT:
             self.shapes.clear()
             self._held.clear()
+            self._lapsed.clear()
         if self.preemptor is not None:
             self.preemptor = self.preemptor._replace(is_sticky=policy.strategy is Strategy.BEST_EFFORT)
         waiting, parked = list(self.active()), list(self.parked())
@@ -255,6 +257,7 @@ class PendingQueue:
         if not shape:
             return 0
         self.shapes[shape] = verdict
+        self._lapsed.pop(shape, None)
         moved, single = 0, list[WorkloadInfo]()
         for key in self._by_shape.keys_of(shape, self._active):
             self._by_shape.discard(key)
@@ -298,11 +301,26 @@ class PendingQueue:
         self._note_change()
         return size
 
+    def recall(self, may_fit: Callable[[WorkloadInfo], bool]) -> None:
+        """Others have taken the room that was made. Whoever was woken for it, stands first, and cannot fit now, rests
+        again with the verdict that it had, as long as the one waits who was looked at then."""
+        while self._lapsed and (head := self._active.peek()) is not None:
+            found = self._lapsed.get(head.shape)
+            if found is None or found[0].key not in self or may_fit(head):
+                return
+            self._held[head.shape], verdict = found
+            self.hold_shape(head.shape, verdict)
+            self._note_change()
+
     def _forget_verdicts(self, may_fit: Callable[[WorkloadInfo], bool] | None) -> Set[str]:
         """But for those that stay true: which shapes have one."""
         hopeless: Set[str] = frozenset()
-        if may_fit is not None:
+        if may_fit is None:
+            self._lapsed.clear()
+        else:
             hopeless = {shape for shape in self.shapes if shape in self._held and not may_fit(self._held[shape])}
+            for shape in self._held.keys() & self.shapes.keys() - hopeless:
+                self._lapsed[shape] = self._held[shape], self.shapes[shape]
         if hopeless:
             self.shapes = {shape: verdict for shape, verdict in self.shapes.items() if shape in hopeless}
             self._held = {shape: self._held[shape] for shape in hopeless}

@@ -244,6 +244,13 @@ class PendingQueues:
                 self._note(pending)
         return moved
 
+    def recall(self, queue: str, may_fit: MayFit) -> None:
+        """Of those that were woken, whoever cannot fit any more rests again."""
+        pending = self.queues.get(queue)
+        if pending is not None:
+            pending.recall(partial(may_fit, queue))
+            self._note(pending)
+
     def _remember(self, info: WorkloadInfo) -> _Door:
         door = self._doors.get(info.local_queue)
         if door is None:

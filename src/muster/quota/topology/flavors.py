@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from typing import Generic, TypeVar
 
 from muster.api import kueue
 from muster.api.kueue.topology_assignments import Domain
@@ -23,17 +24,19 @@ from muster.quota.topology.requests import Placed, PlacementRequest, has_levels,
 from muster.quota.topology.rooms import Room
 from muster.quota.topology.searching import Search
 
+T = TypeVar("T")
 
-class _Memory:
+
+class _Memory(Generic[T]):
     """What was found for requests like these, while the same is free: in a cycle many ask for the same."""
 
     def __init__(self) -> None:
-        self.places: dict[Hashable, Mapping[str, Placed]] = {}
+        self.known: dict[Hashable, T] = {}
         self._version: tuple[int, int] | None = None
 
     def keep_for(self, version: tuple[int, int]) -> None:
         if version != self._version:
-            self.places.clear()
+            self.known.clear()
             self._version = version
 
 
@@ -47,8 +50,9 @@ class FlavorTopology:
         self._room = room
         self._ledgers = ledgers
         self._gates = gates
-        self._found = _Memory()
-        self._found_if_empty = _Memory()
+        self._found = _Memory[Mapping[str, Placed]]()
+        self._found_if_empty = _Memory[Mapping[str, Placed]]()
+        self._could_hold = _Memory[bool]()
 
     def has_levels(self, request: kueue.PodSetTopologyRequest | None) -> bool:
         """Whether the request asks for anything, and every level that it names is here."""
@@ -76,11 +80,11 @@ class FlavorTopology:
         key = requests[0].key if len(requests) == 1 and workload is None and not assumed else None
         if key is None:
             return self._search(requests, workload, assumed, empty=empty)
-        known = self._found_if_empty if empty else self._found
-        known.keep_for(self._room.version(as_if_empty=empty))
-        found = known.places.get(key)
+        memory = self._found_if_empty if empty else self._found
+        memory.keep_for(self._room.version(as_if_empty=empty))
+        found = memory.known.get(key)
         if found is None:
-            found = known.places[key] = self._search(requests, None, (), empty=empty)
+            found = memory.known[key] = self._search(requests, None, (), empty=empty)
         return found
 
     def _search(
@@ -203,6 +207,14 @@ class FlavorTopology:
     def may_hold(self, pods: int, requests: Mapping[str, int]) -> bool:
         """Whether all domains together have room for so many pods now, were they free to go anywhere."""
         self._room.refresh()
+        self._could_hold.keep_for(self._room.version())
+        key = pods, tuple(requests.items())
+        found = self._could_hold.known.get(key)
+        if found is None:
+            found = self._could_hold.known[key] = self._may_hold(pods, requests)
+        return found
+
+    def _may_hold(self, pods: int, requests: Mapping[str, int]) -> bool:
         needs = {**{resource: needed for resource, needed in requests.items() if needed > 0}, PODS: 1}
         fits = pods_that_fit((self._room.free(resource), needed) for resource, needed in needs.items())
         return int(fits.sum()) >= pods

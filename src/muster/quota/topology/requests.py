@@ -27,7 +27,7 @@ class PlacementRequest:
 
     @property
     def key(self) -> Hashable:
-        """Equal for those that go to the same places; None where it has places to keep, and each is a case by itself."""
+        """Equal for those that go to the same places; None for one that has places to keep."""
         if self.previous is not None:
             return None
         requests, selector = tuple(self.requests.items()), tuple((self.node_selector or {}).items())
