@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from muster.api import core, errors, kueue, raw
+from muster.api import coordination, core, errors, kueue, raw
 from muster.api.objects import Key
 from muster.api.ownership import CLASS_LABEL, OURS, Ownership, Unlabelled
 from muster.store.credentials import Credential, Credentials, FileCredentials
@@ -160,6 +160,24 @@ async def test_a_server_in_trouble_is_unavailable_whatever_it_calls_it():
             assert message in error.message
         with pytest.raises(errors.Unavailable, match="not what was asked for"):
             await store.list(MAPS)
+
+
+async def test_leases_are_renewed_while_other_writes_wait():
+    slow = asyncio.Event()
+
+    class Slow(Server):
+        async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+            if "leases" not in request.path:
+                await slow.wait()
+            return answer(a_map(), 201)
+
+    async with store_of(Slow()) as store, asyncio.timeout(5):
+        writing = asyncio.ensure_future(store.write([Patch(core.POD, Key("x", f"p{n}"), {}) for n in range(100)]))
+        await asyncio.sleep(0.05)
+        await write(store, Patch(coordination.LEASE, AT, {"spec": {}}))
+        assert not writing.done()
+        slow.set()
+        assert len(await writing) == 100
 
 
 async def test_what_is_too_large_for_etcd_is_no_trouble_of_the_server():

@@ -79,18 +79,23 @@ class Connection:
             await self._session.close()
             self._session = None
 
-    async def ask(self, request: wire.Request) -> Response:
+    async def ask(self, request: wire.Request, *, in_turn: bool = True) -> Response:
         """The server's answer, whatever it is. Raises Unavailable where there is none."""
+        if not in_turn:
+            return await self._ask(request)
         async with self._turns:
-            tries = 1
-            while True:
-                credential = await self._credentials.current()
-                response = await self._ask_once(request, credential)
-                pause = await self._pause(response, credential, tries)
-                if pause is None:
-                    return response
-                await asyncio.sleep(pause)
-                tries += 1
+            return await self._ask(request)
+
+    async def _ask(self, request: wire.Request) -> Response:
+        tries = 1
+        while True:
+            credential = await self._credentials.current()
+            response = await self._ask_once(request, credential)
+            pause = await self._pause(response, credential, tries)
+            if pause is None:
+                return response
+            await asyncio.sleep(pause)
+            tries += 1
 
     @asynccontextmanager
     async def follow(self, path: str, query: str) -> AsyncIterator["Stream"]:

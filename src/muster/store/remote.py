@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Self
 from urllib.parse import urlencode
 
-from muster.api import errors
+from muster.api import coordination, errors
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.store import wire
@@ -97,7 +97,8 @@ class RemoteStore(ABC):
                     yield events
 
     async def _ask(self, kind: Kind, request: wire.Request) -> Response:
-        response = await self._connection.ask(request)
+        # Who leads, or is alive, must be able to say so while thousands of other writes wait.
+        response = await self._connection.ask(request, in_turn=kind is not coordination.LEASE)
         if response.status >= 400:
             raise self._error(kind, response.body, response.status)
         return response
