@@ -6,26 +6,22 @@ Each test has a namespace of its own. Nodes are agents of ours, which run pods a
 import asyncio
 import os
 import secrets
-import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.cli_platform import ROOT
-from tests.e2e.kubectl_runner import KUBECTL, Kubectl, require_kubectl
+from tests.e2e.kubectl_runner import Kubectl, require_kubectl
 from tests.kubernetes.machines import Machines
 
 from muster.api import core
 from muster.api.objects import Key
-from muster.deploying import names
 from muster.store import kubeconfig
 from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Create, Delete, Selection, write_one
 
 _ACCOUNT_SECONDS = 20.0
-_DEFINITIONS = ROOT / "deploy" / "helm" / "muster" / "crds"
 
 
 @pytest.fixture(scope="session")
@@ -35,18 +31,6 @@ def configuration() -> Path:
     if not named:
         pytest.skip("KUBECONFIG names no cluster; `make test-kubernetes` starts one")
     return Path(named)
-
-
-@pytest.fixture(scope="session")
-def definitions(configuration: Path) -> None:
-    """The cluster knows our kinds, and has the namespace of our controllers."""
-    require_kubectl()
-    namespace = f'{{"apiVersion": "v1", "kind": "Namespace", "metadata": {{"name": "{names.NAMESPACE}"}}}}'
-    for arguments in (("-f", "-"), ("-f", str(_DEFINITIONS))):
-        line = [str(KUBECTL), "--kubeconfig", str(configuration), "apply", "--server-side", "--force-conflicts"]
-        subprocess.run([*line, *arguments], input=namespace, text=True, check=True, stdout=subprocess.DEVNULL)
-    line = [str(KUBECTL), "--kubeconfig", str(configuration), "wait", "--for=condition=Established", "crd", "--all"]
-    subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from muster.api import core, errors
 from muster.api.objects import Key
 from muster.deploying import kinds, names
 from muster.store.kubernetes import KubernetesStore
-from muster.store.protocol import Delete
+from muster.store.protocol import Create, Delete
 
 _READY_SECONDS = 40.0
 _WEBHOOKS = (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS)
@@ -50,7 +50,8 @@ class Machines:
         return name
 
     async def controller(self, name: str = "controller") -> str:
-        """`muster controller` with webhooks, once it leads and these are registered."""
+        """`muster controller` with webhooks, once it leads and these are registered. It needs our kinds."""
+        await self.store.write([Create(core.NAMESPACE, {"metadata": {"name": names.NAMESPACE}})])
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
         address = ("--webhook-port", str(port), "--webhook-url", f"https://127.0.0.1:{port}")

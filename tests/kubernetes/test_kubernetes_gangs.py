@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.e2e.kubectl_runner import Kubectl
+from tests.kubernetes.controllers import define
 from tests.kubernetes.machines import Machines
 
-pytestmark = pytest.mark.usefixtures("definitions")
 GPU = "nvidia.com/gpu"
 
 
@@ -52,6 +51,7 @@ def together(*documents: dict[str, Any]) -> str:
 async def test_gangs_of_eight_share_a_queue_of_eight_gpus_one_after_the_other(
     kubectl: Kubectl, namespace: str, machines: Machines, tmp_path: Path
 ) -> None:
+    await define(kubectl)
     nodes = {await machines.node(gpus=4), await machines.node(gpus=4)}
     await machines.controller()
     marks = tmp_path / "marks"
