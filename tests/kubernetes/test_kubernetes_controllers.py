@@ -12,6 +12,7 @@ from tests.kubernetes.machines import Machines
 from muster.api import core
 from muster.api.objects import Key
 from muster.api.raw import Document
+from muster.assembly.clustered import Running
 from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
 
@@ -121,7 +122,7 @@ async def test_victims_leave_by_the_eviction_api_when_their_budget_lets_them(
     desk: Desk, cluster: Cluster, machines: Machines
 ) -> None:
     await machines.node(gpus=1)
-    important = {
+    important: Document = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
         "metadata": {"name": f"important-{desk.namespace}"},
@@ -163,7 +164,7 @@ async def test_jobs_of_the_cluster_wait_for_quota_and_its_own_controller_runs_th
 async def test_a_job_that_is_preempted_starts_again_elsewhere(desk: Desk, cluster: Cluster, machines: Machines) -> None:
     node = await machines.node(gpus=1)
     name = f"q-{desk.namespace}"
-    urgent = {
+    urgent: Document = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "WorkloadPriorityClass",
         "metadata": {"name": f"urgent-{desk.namespace}"},
@@ -218,22 +219,29 @@ async def test_mistakes_are_refused_by_field_and_a_dead_webhook_stops_no_other_p
 async def test_another_replica_takes_over_within_seconds(desk: Desk, cluster: Cluster, machines: Machines) -> None:
     await machines.node(gpus=8)
 
-    async def holder() -> str:
-        found = await desk.get("lease", "-n", "muster-system", "muster-controller")
-        return str(found["spec"].get("holderIdentity") or "")
+    led, may_go = asyncio.Event(), asyncio.Event()
 
-    async with controlling(cluster) as second:
-        # It stands by if the first is there already; here the one that came first leads.
-        await until(lambda: _equals(holder(), second.identity))
+    async def led_by(replica: Running) -> bool:
+        lease = await desk.get("lease", "-n", "muster-system", "muster-controller")
+        return bool(lease["spec"].get("holderIdentity") == replica.identity)
+
+    async def lead() -> None:
+        async with controlling(cluster) as first:
+            await until(lambda: led_by(first))
+            led.set()
+            await may_go.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(lead())
+        await led.wait()
         async with controlling(cluster) as standby:
-            assert standby.identity != second.identity
             await desk.apply(a_pod("before", gpus=1))
             await desk.wait("condition=Ready", "pod/before")
-        assert await holder() == second.identity
-    async with controlling(cluster) as third:
-        await until(lambda: _equals(holder(), third.identity))
-        await desk.apply(a_pod("after", gpus=1))
-        await desk.wait("condition=Ready", "pod/after")
+            assert not await led_by(standby)
+            may_go.set()
+            await until(lambda: led_by(standby), seconds=10)
+            await desk.apply(a_pod("after", gpus=1))
+            await desk.wait("condition=Ready", "pod/after")
 
 
 async def test_a_kind_that_is_missing_is_told_once_and_taken_up_when_it_comes(
@@ -262,7 +270,3 @@ async def test_a_kind_that_is_missing_is_told_once_and_taken_up_when_it_comes(
             }
             await desk.apply(job)
             await desk.wait("condition=Succeeded", "pytorchjob/late")
-
-
-async def _equals(found: object, wanted: str) -> bool:
-    return (await found) == wanted  # type: ignore[misc]
