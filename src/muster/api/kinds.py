@@ -6,6 +6,7 @@ Other versions of a kind are served by converting documents at the edge: one ver
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from muster.api.errors import FieldError
@@ -68,16 +69,16 @@ class Kind:
     """Field selectors beyond metadata.name and metadata.namespace."""
     conversions: tuple[Conversion, ...] = ()
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
+    @cached_property
     def resource(self) -> str:
         """The name in error messages: `pods`, `jobs.batch`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
-    @property
+    @cached_property
     def has_status(self) -> bool:
         return "status" in self.subresources
 

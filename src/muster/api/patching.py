@@ -1,7 +1,8 @@
 """The three patches that Kubernetes takes: merge (RFC 7386), JSON patch (RFC 6902) and strategic merge.
 
 Pure functions from document and patch to a new document that shares nothing with either, so the caller may
-change it in place. Whether the result is a valid object is the caller's question.
+change it in place; with `shares`, what the patch leaves alone is the old document's own. Whether the result is a valid
+object is the caller's question.
 """
 
 from collections.abc import Callable
@@ -19,10 +20,10 @@ _SCALARS = (str, int, float)  # bool is an int
 _TOO_DEEP = "the patch or the object is nested too deeply"
 
 
-def merge(document: JSON, patch: JSON) -> JSON:
+def merge(document: JSON, patch: JSON, *, shares: bool = False) -> JSON:
     """RFC 7386: objects merge, null deletes, anything else replaces."""
     try:
-        return _merge(raw.copy(document), patch)
+        return _merge(document if shares else raw.copy(document), patch)
     except RecursionError as error:
         raise errors.BadRequest(_TOO_DEEP) from error
 
@@ -228,14 +229,14 @@ _Identity: TypeAlias = str | int | float | bool
 """What elements of a list are told apart by: the value of the merge key, or a scalar itself."""
 
 
-def strategic(document: JSON, patch: JSON, view: type[View]) -> JSON:
+def strategic(document: JSON, patch: JSON, view: type[View], *, shares: bool = False) -> JSON:
     """Kubernetes' strategic merge: lists that the view marks with `merge_by` or `MERGED_SET` merge, others are
     replaced. A directive that makes no sense is BadRequest."""
     if not isinstance(patch, dict):
         raise errors.BadRequest(f"a strategic merge patch is an object, found {raw.type_name(patch)}")
     try:
-        found = raw.copy(document) if isinstance(document, dict) else {}
-        return _merge_object(found, patch, shapes.of_view(view), "")
+        found: Document = document if isinstance(document, dict) else {}
+        return _merge_object(found if shares else raw.copy(found), patch, shapes.of_view(view), "")
     except RecursionError as error:
         raise errors.BadRequest(_TOO_DEEP) from error
 

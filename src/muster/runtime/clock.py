@@ -53,6 +53,8 @@ class Livelock(RuntimeError):
 MOST_TURNS = 200_000
 """Turns of a virtual loop at one instant that count as a livelock. Honest work takes some thousands."""
 
+_TURNS_A_QUESTION = 64
+
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose time moves only when every task waits, and then jumps to the next timer.
@@ -80,13 +82,16 @@ class _JumpingSelector(selectors.DefaultSelector):
         self._turns = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:  # type: ignore[explicit-any]
-        if timeout is None and self._is_waiting_for_threads_only():
+        is_alone = self._is_waiting_for_threads_only()
+        if timeout is None and is_alone:
             ready = super().select(self._patience)
             if not ready:
                 raise Deadlock(_describe(self._loop))
             return ready
-        ready = super().select(None if timeout is None else 0)
         self._turns += 1
+        # To ask the system with every turn whether a thread has something to say is dear.
+        is_asked = timeout != 0 or not is_alone or self._turns % _TURNS_A_QUESTION == 0
+        ready = super().select(None if timeout is None else 0) if is_asked else []
         if not ready and timeout:
             self._loop.virtual_time += timeout
             self._turns = 0

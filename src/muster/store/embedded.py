@@ -217,8 +217,8 @@ class EmbeddedStore:
         batch = _Batch(writes, asyncio.get_running_loop().create_future())
         self._queue.append(batch)
         self._queued.set()
-        # Shielded: a caller that is cancelled must not leave a write half done for the others in the group.
-        return await asyncio.shield(batch.done)
+        # A caller that is cancelled only stops waiting: what it has queued is written like all else.
+        return await batch.done
 
     async def _write_groups(self) -> None:
         while self._is_open or self._queue:

@@ -23,8 +23,7 @@ Subresource: TypeAlias = Literal["", "status", "scale"]
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True, cache_hash=True):
     """Which objects of one kind. Hashable: watchers of equal selections share their work."""
 
     kind: Kind

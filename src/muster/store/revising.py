@@ -87,7 +87,7 @@ def replace_object(write: protocol.Replace, current: Object, context: Context) -
     old = current.document()
     new = _headed(write.kind, raw.copy(write.document))
     _check_version(current, raw.dig(new, "metadata", "resourceVersion"))
-    return _updated(write.kind, old, new, write.subresource, write.options, context)
+    return _updated(current, old, new, write, context)
 
 
 def patch(write: protocol.Patch, current: Object, context: Context) -> Revised:
@@ -97,9 +97,11 @@ def patch(write: protocol.Patch, current: Object, context: Context) -> Revised:
     patched = old
     if write.subresource == "status":  # it cannot change the rest, so that need not be copied; a JSON patch may test it
         patched = {part: old[part] for part in ("metadata", "status") if part in old}
+    # Whose managers are kept track of, is compared with what it was, piece by piece; of all else the old may be shared.
+    shares = "managedFields" not in old["metadata"]
     match write.type:
         case PatchType.MERGE:
-            new = patching.merge(patched, write.body)
+            new = patching.merge(patched, write.body, shares=shares)
         case PatchType.JSON:
             new = patching.json_patch(old, write.body)
         case PatchType.STRATEGIC:
@@ -107,11 +109,11 @@ def patch(write: protocol.Patch, current: Object, context: Context) -> Revised:
                 raise errors.UnsupportedMediaType(
                     f"{write.kind.resource} takes merge patches and JSON patches, not strategic merge patches"
                 )
-            new = patching.strategic(patched, write.body, write.kind.view)
+            new = patching.strategic(patched, write.body, write.kind.view, shares=shares)
     if not isinstance(new, dict):
         raise errors.BadRequest(f"the patch turns the object into {raw.type_name(new)}")
     _check_version(current, raw.dig(new, "metadata", "resourceVersion"))
-    return _updated(write.kind, old, new, write.subresource, write.options, context)
+    return _updated(current, old, new, write, context)
 
 
 def apply(write: protocol.Apply, current: Object | None, context: Context) -> Revised:
@@ -133,7 +135,8 @@ def apply(write: protocol.Apply, current: Object | None, context: Context) -> Re
         made = create(protocol.Create(write.kind, merged, write.options), context)
         made.document["metadata"]["managedFields"] = merged["metadata"]["managedFields"]
         return made
-    return _updated(write.kind, live, merged, write.subresource, write.options, context, is_apply=True)
+    assert current is not None
+    return _updated(current, live, merged, write, context)
 
 
 def bind(write: protocol.Bind, current: Object, context: Context) -> Revised:
@@ -207,18 +210,18 @@ def _conflict(current: Object, why: str) -> errors.Conflict:
 
 
 def _updated(
-    kind: Kind,
+    current: Object,
     old: Document,
     new: Document,
-    subresource: str,
-    options: Options,
+    write: protocol.Replace | protocol.Patch | protocol.Apply,
     context: Context,
-    *,
-    is_apply: bool = False,
 ) -> Revised:
-    """The rules that every change of an existing object shares."""
+    """The rules that every change of an existing object shares. `old`: the current document, parts of which `new` may
+    share: all but its metadata, nobody changes what is in there already."""
+    kind, subresource, is_apply = write.kind, write.subresource, isinstance(write, protocol.Apply)
     new = _headed(kind, _limit_to(subresource, kind, old, new))
-    meta, old_meta = raw.section(new, "metadata"), old["metadata"]
+    old_meta = old["metadata"]
+    meta = new["metadata"] = {**raw.section(new, "metadata")}
     _keep_identity(kind, old_meta, meta)
     if not is_apply:
         _set_or_drop(meta, "managedFields", old_meta.get("managedFields"))
@@ -226,19 +229,20 @@ def _updated(
         kind.default(new)
         if kind is core.POD:
             completing.carry_over_pod(old, new)
-    warnings = _check_known(kind, new, options)
-    if _same(old, new, with_managers=is_apply):
+    warnings = _check_known(kind, new, write.options)
+    is_meta_same = meta == old_meta
+    if _is_same(old, new, but_managers=not is_apply):
         return Revised(old, is_changed=False, warnings=warnings)
     meta["resourceVersion"] = str(context.revision)
     view = view_of(kind, new)
     if subresource != "status":
-        problems = [*metadata.validate_metadata(kind.namespaced, view.metadata), *kind.validate(view)]
-        _refuse(kind, view, [*problems, *kind.validate_update(view_of(kind, old), view)])
+        problems = [] if is_meta_same else metadata.validate_metadata(kind.namespaced, view.metadata)
+        _refuse(kind, view, [*problems, *kind.validate(view), *kind.validate_update(current.view, view)])
         if any(old.get(part) != new.get(part) for part in (old.keys() | new.keys()) - {"metadata", "status"}):
             meta["generation"] = (old_meta.get("generation") or 0) + 1
             view = structs.replace(view, metadata=structs.replace(view.metadata, generation=meta["generation"]))
     if not is_apply and old_meta.get("managedFields"):
-        _track(kind, old, new, options, subresource, context)
+        _track(kind, old, new, write.options, subresource, context)
         view = view_of(kind, new)
     is_gone = (
         meta.get("deletionTimestamp") is not None
@@ -362,11 +366,15 @@ def _holds_namespace(kind: Kind, document: Document) -> bool:
     return kind.name == "Namespace" and not kind.group and bool(raw.dig(document, "spec", "finalizers"))
 
 
-def _same(old: Document, new: Document, *, with_managers: bool) -> bool:
-    if with_managers:
-        return old == new
-    ignored = {"managedFields": None}
-    return {**old, "metadata": old["metadata"] | ignored} == {**new, "metadata": new["metadata"] | ignored}
+def _is_same(old: Document, new: Document, *, but_managers: bool) -> bool:
+    if old.keys() != new.keys() or any(old[part] != new[part] for part in old if part != "metadata"):
+        return False
+    one, other = old["metadata"], new["metadata"]
+    return bool(one == other) or (but_managers and _unmanaged(one) == _unmanaged(other))
+
+
+def _unmanaged(metadata: Document) -> Document:
+    return {name: value for name, value in metadata.items() if name != "managedFields"}
 
 
 def _track(kind: Kind, old: Document, new: Document, options: Options, subresource: str, context: Context) -> None:

@@ -89,6 +89,7 @@ _ATOMIC_MAPS = frozenset({("PodSpec", "nodeSelector"), ("ServiceSpec", "selector
 ANYTHING = Shape(Form.ANYTHING)
 
 
+@functools.cache
 def of_view(view: type[View]) -> Shape:
     return Shape(Form.STRUCT, view=view)
 
