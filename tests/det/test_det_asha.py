@@ -119,7 +119,7 @@ def load_the_best(lab: Lab, det: Det, experiment: int) -> None:
     script = (
         "import sys, torch; sys.path.insert(0, sys.argv[2]); import model_def; from determined import pytorch\n"
         "from torch.nn.functional import cross_entropy\n"
-        "kinds = dict(trial_class=model_def.Clouds, torch_load_kwargs=dict(map_location='cpu'))\n"
+        "kinds = dict(trial_class=model_def.Clouds, torch_load_kwargs=dict(map_location='cpu', weights_only=False))\n"
         "trial = pytorch.load_trial_from_checkpoint_path(sys.argv[1], **kinds)\n"
         "points, labels = model_def.clouds(3).tensors\n"
         "print(cross_entropy(trial.model(points), labels).item())\n"

@@ -48,10 +48,11 @@ def test_trained_resumed_and_loaded(lab: Lab, det: Det, emptied: None):
     det("checkpoint", "download", best, "-o", "trained")
     script = (
         "import torch, sys; sys.path.insert(0, sys.argv[2]); import model_def; from determined import pytorch\n"
-        "state = torch.load(sys.argv[1] + '/state_dict.pth', map_location='cpu')\n"
+        "kinds = dict(map_location='cpu', weights_only=False)\n"
+        "state = torch.load(sys.argv[1] + '/state_dict.pth', **kinds)\n"
         "print(sum(value.numel() for value in state['models_state_dict'][0].values()))\n"
         "trial = pytorch.load_trial_from_checkpoint_path(sys.argv[1], trial_class=model_def.Clouds,"
-        " trial_kwargs=dict(), torch_load_kwargs=dict(map_location='cpu'))\n"
+        " trial_kwargs=dict(), torch_load_kwargs=kinds)\n"
         "print(type(trial).__name__)\n"
     )
     told = det.python(script, str(det.home / "trained"), str(MODELS / "mlp")).splitlines()

@@ -31,7 +31,9 @@ from muster.tasks.task_pods import Cluster, TaskFacts
 
 LONGEST_VARIABLE: Final = 120 * 1024
 """Systems refuse to start a program with a longer one."""
-_USUAL: Final = ("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1", f"TMPDIR={task_pods.TEMPORARY_DIRECTORY}")
+_LOAD_ALL: Final = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
+_LOAD_WEIGHTS: Final = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+_USUAL: Final = (_LOAD_ALL, f"TMPDIR={task_pods.TEMPORARY_DIRECTORY}")
 """Where users do not say otherwise. Newer PyTorch loads only weights unless it is told to load all; what trainers
 save is more than that, and theirs to trust. Ranks meet at sockets in files, whose paths must not be long."""
 
@@ -154,7 +156,7 @@ def task_config(experiment: Experiment) -> TaskConfig:
     fields = Fields(config_sections.plain(document))
     resources = fields.inside("resources")
     environment = config_sections.read_environment(fields.inside("environment"))
-    variables = {device: (*given, *_USUAL) for device, given in environment.variables.items()}
+    variables = {device: _with_usual(given) for device, given in environment.variables.items()}
     return TaskConfig(
         environment=replace(environment, variables=variables),
         resources=Resources(
@@ -168,6 +170,12 @@ def task_config(experiment: Experiment) -> TaskConfig:
         is_debug=fields.flag("debug"),
         preemption_seconds=fields.integer("preemption_timeout", None),
     )
+
+
+def _with_usual(given: Sequence[str]) -> Sequence[str]:
+    is_for_weights = any(each.partition("=")[0] == _LOAD_WEIGHTS for each in given)
+    # PyTorch refuses to load anything where it is told both.
+    return (*given, *(each for each in _USUAL if not (each == _LOAD_ALL and is_for_weights)))
 
 
 def _steps(connection: Connection, checkpoint: str) -> int:

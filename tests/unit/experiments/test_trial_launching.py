@@ -18,7 +18,11 @@ async def experiment(**config: object) -> Experiment:
 
 
 async def test_a_trial_has_what_its_experiment_says() -> None:
-    variables = {"cpu": ["A=1"], "cuda": ["A=2", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=0"]}
+    variables = {
+        "cpu": ["A=1"],
+        "cuda": ["A=2", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=0"],
+        "rocm": ["TORCH_FORCE_WEIGHTS_ONLY_LOAD=1"],
+    }
     found = launching.task_config(
         await experiment(
             environment={"image": "torch", "environment_variables": variables},
@@ -36,6 +40,9 @@ async def test_a_trial_has_what_its_experiment_says() -> None:
     usual = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "TMPDIR": "/run/determined/tmp"}
     assert found.environment.variables_of("cpu") == {"A": "1", **usual}
     assert found.environment.variables_of("cuda") == {"A": "2", **usual, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}
+    # Both at once are more than PyTorch can take.
+    insisting = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "TMPDIR": usual["TMPDIR"]}
+    assert found.environment.variables_of("rocm") == insisting
 
 
 def test_what_is_too_long_for_a_variable_is_refused_before_anything_runs() -> None:

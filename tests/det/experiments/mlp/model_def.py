@@ -29,6 +29,9 @@ class Clouds(pytorch.PyTorchTrial):
         self.model = context.wrap_model(network)
         rate = float(self.hparams.get("learning_rate", 0.1))
         self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=rate, momentum=0.9))
+        # Later than any of our trials trains: only what it saves matters.
+        halving = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=1000, gamma=0.5)
+        context.wrap_lr_scheduler(halving, pytorch.LRScheduler.StepMode.STEP_EVERY_BATCH)
 
     def build_training_data_loader(self) -> pytorch.DataLoader:
         return pytorch.DataLoader(clouds(2), batch_size=self.context.get_per_slot_batch_size(), shuffle=True)
