@@ -5,12 +5,13 @@ import contextlib
 import secrets
 import socket
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from tests.e2e.cli_platform import MUSTER, end, is_ready, processes_of
+from tests.e2e.cli_platform import MUSTER, ROOT, end, is_ready, processes_of
 
 from muster.api import core, errors
 from muster.api.objects import Key
@@ -24,7 +25,7 @@ _WEBHOOKS = (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS)
 
 @dataclass
 class _Process:
-    arguments: list[str]
+    line: list[str]
     is_up: Callable[[], Awaitable[bool]]
     running: subprocess.Popen[bytes] | None = None
 
@@ -43,29 +44,34 @@ class Machines:
         """The name of a new one, once it takes pods."""
         name = f"node-{secrets.token_hex(3)}"
         told = [word for key, value in (labels or {}).items() for word in ("--label", f"{key}={value}")]
-        line = ["agent", "--name", name, "--host", "127.0.0.1", "--fake-gpus", str(gpus), *told]
+        line = self._muster("agent", "--name", name, "--host", "127.0.0.1", "--fake-gpus", str(gpus), *told)
         self.known[name] = _Process([*line, "--data", str(self.home / name)], lambda: self._is_fit(name))
         self.nodes.append(name)
         await self.start(name)
         return name
 
-    async def controller(self, name: str = "controller") -> str:
-        """`muster controller` with webhooks, once it leads and these are registered. It needs our kinds."""
+    async def controller(self, *, is_mortal: bool = False) -> str:
+        """`muster controller` with webhooks, once these are registered. It needs our kinds. `is_mortal`: to be killed,
+        after which the next need not wait for long."""
         await self.store.write([Create(core.NAMESPACE, {"metadata": {"name": names.NAMESPACE}})])
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
         address = ("--webhook-port", str(port), "--webhook-url", f"https://127.0.0.1:{port}")
-        line = ["controller", "--metrics-port", "0", *address]
-        self.known[name] = _Process(line, lambda: self._is_asked_at(port))
-        await self.start(name)
-        return name
+        line = self._muster("controller", "--metrics-port", "0", *address)
+        if is_mortal:
+            line = [sys.executable, "-m", "tests.kubernetes.mortal_controller", str(self.configuration), str(port)]
+        self.known["controller"] = _Process(line, lambda: self._is_asked_at(port))
+        await self.start("controller")
+        return "controller"
+
+    def _muster(self, *arguments: str) -> list[str]:
+        return [*MUSTER, *arguments, "--kubeconfig", str(self.configuration)]
 
     async def start(self, name: str) -> None:
         """For the first time, or once again; returns when it is up."""
         process = self.known[name]
-        line = [*MUSTER, *process.arguments, "--kubeconfig", str(self.configuration)]
         with (self.home / f"{name}.log").open("ab") as log:
-            process.running = subprocess.Popen(line, stdout=log, stderr=log)
+            process.running = subprocess.Popen(process.line, stdout=log, stderr=log, cwd=ROOT)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_READY_SECONDS):
                 while process.running.poll() is None:
