@@ -8,6 +8,7 @@ from muster.api.meta import Instant
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_UTC = "+00:00"
 _TEXT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
 )
@@ -25,11 +26,11 @@ def to_text(instant: Instant) -> str:
 @lru_cache(maxsize=256)
 def _second_to_text(second: int) -> str:
     """Remembered: much is written in one second."""
-    return _at(Instant(float(second))).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{_at(Instant(float(second))).isoformat(timespec='seconds').removesuffix(_UTC)}Z"
 
 
 def to_micro_text(instant: Instant) -> str:
-    return _at(instant).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{_at(instant).isoformat(timespec='microseconds').removesuffix(_UTC)}Z"
 
 
 @lru_cache(maxsize=4096)

@@ -23,6 +23,7 @@ from muster.quota.queueing import PendingQueues, SecondPass
 from muster.quota.queueing.pending import Verdict
 from muster.quota.settings import Settings
 from muster.quota.state import QueueState, QuotaState
+from muster.quota.waking import Borrowers
 from muster.quota.workloads import FINISHED, WorkloadInfo
 
 _MOST_ROUNDS: Final = 4
@@ -75,6 +76,8 @@ class Engine:
         self._cycles = 0
         self._cycle: Cycle | None = None
         self._active: dict[str, bool] = {}
+        self._borrowers = Borrowers()  # as of the last change
+        self._trees: dict[str, tuple[int, list[str]]] = {}  # by queue: all that share quota with it, as of a version
 
     # Workloads
 
@@ -171,7 +174,7 @@ class Engine:
     def queue_changed(self, view: kueue.ClusterQueue, now: Instant) -> None:
         name = view.metadata.name
         known = self.state.queues.get(name)
-        neighbours = self._tree_of(name) if known is not None else []
+        neighbours = self._tree_of(name) if known is not None else ()
         self._forget_activity()
         self.state.set_queue(view)
         self.pending.set_queue(self.state.queues[name].policy, now)
@@ -295,10 +298,12 @@ class Engine:
     def _forget_activity(self) -> None:
         """What decides whether a queue admits anything has changed."""
         self._cycle = None
+        self._trees.clear()
         self._active.clear()
 
     def _flush_now(self, now: Instant) -> None:
         self.state.settle()
+        self._borrowers = Borrowers()
         if self._has_freed_nodes:
             # They stay short of nodes while anybody waits there: who is not looked at again cannot say so anew.
             self._short_of_nodes = {name: None for name in self._short_of_nodes if self.pending.has_waiting(name)}
@@ -318,11 +323,11 @@ class Engine:
 
     def _may_fit(self, queue: str, info: WorkloadInfo) -> bool:
         known = self.state.queues.get(queue)
-        return known is None or waking.may_fit(self.state, known, info)
+        return known is None or waking.may_fit(self.state, known, info, self._borrowers)
 
     def _is_worth_a_look(self, queue: str) -> bool:
         head = self.pending.peek(queue)
-        return head is None or waking.is_worth_a_look(self.state, self.state.queues[queue], head)
+        return head is None or waking.is_worth_a_look(self.state, self.state.queues[queue], head, self._borrowers)
 
     # Deciding
 
@@ -383,9 +388,14 @@ class Engine:
             found = self._active[name] = queue is not None and not self.state.inactive(queue)
         return found
 
-    def _tree_of(self, queue: str) -> list[str]:
+    def _tree_of(self, queue: str) -> Sequence[str]:
         known = self.state.queues.get(queue)
-        return [] if known is None else [node.name for node in known.node.root().queues()]
+        if known is None:
+            return ()
+        tree, found = self.state.tree, self._trees.get(queue)
+        if found is None or found[0] != tree.version:
+            found = self._trees[queue] = tree.version, [node.name for node in known.node.root().queues()]
+        return found[1]
 
     def _take(self, result: CycleResult, step: Step, now: Instant) -> None:
         for decided in result.decisions:
@@ -427,6 +437,7 @@ class Engine:
         those that were skipped."""
         if result.has_progress:
             self._rounds.clear()
+            self._borrowers = Borrowers()
             for name in names:
                 self.pending.recall(name, self._may_fit)
                 self._touch(name)

@@ -1,18 +1,46 @@
 """Whether it is worth looking again at a workload that was looked at in vain: tests that are cheap, and never say no
 where a look would find that it fits."""
 
+from heapq import nlargest
+from operator import itemgetter
+from typing import TypeAlias
+
 from muster.quota.amounts import FlavorResource
-from muster.quota.queues import Group, Queue, Strategy, Victims
+from muster.quota.flavors import only_choice
+from muster.quota.queues import Group, Strategy, Victims
+from muster.quota.shares import share_of
 from muster.quota.state import QueueState, QuotaState
 from muster.quota.topology_requests import is_requested
 from muster.quota.tree import Node
 from muster.quota.workloads import WorkloadInfo
 
+Order: TypeAlias = tuple[float, float]
+"""Of shares."""
 
-def may_fit(state: QuotaState, queue: QueueState, info: WorkloadInfo) -> bool:
+
+class Borrowers:
+    """Of each cohort, who borrows most. To be asked while nothing changes."""
+
+    def __init__(self) -> None:
+        self._known: dict[Node, list[tuple[Order, Node]]] = {}
+
+    def most_beside(self, node: Node) -> Order | None:
+        """The highest share of a sibling; None where none of them borrows."""
+        assert node.parent is not None
+        found = self._known.get(node.parent)
+        if found is None:
+            shares = ((share_of(child), child) for child in node.parent.children)
+            borrowing = ((share.order, child) for share, child in shares if share.borrowed)
+            found = self._known[node.parent] = nlargest(2, borrowing, key=itemgetter(0))
+        return next((order for order, child in found if child is not node), None)
+
+
+def may_fit(state: QuotaState, queue: QueueState, info: WorkloadInfo, borrowers: Borrowers) -> bool:
     """False: of something it asks for, no flavor of the queue has enough left or none has the nodes for its pods, and
     nobody can be made to leave."""
-    return has_room(state, queue, info) or _makes_way(queue.policy, info)
+    if has_room(state, queue, info) or info.can_be_partial() or info.replaced_key is not None or info.has_reservation:
+        return True
+    return _may_preempt(state, queue, info, borrowers)
 
 
 def has_room(state: QuotaState, queue: QueueState, info: WorkloadInfo) -> bool:
@@ -20,18 +48,29 @@ def has_room(state: QuotaState, queue: QueueState, info: WorkloadInfo) -> bool:
     return _has_quota(queue, info) and _has_nodes(state, queue, info)
 
 
-def is_worth_a_look(state: QuotaState, queue: QueueState, head: WorkloadInfo) -> bool:
+def is_worth_a_look(state: QuotaState, queue: QueueState, head: WorkloadInfo, borrowers: Borrowers) -> bool:
     """It has not been looked at, or may fit, or makes way for the next one. Where no head of a tree is, a cycle would
     decide nothing."""
     passes_by = queue.policy.strategy is Strategy.BEST_EFFORT
-    return passes_by or head.scan is None or may_fit(state, queue, head)
+    return passes_by or head.scan is None or may_fit(state, queue, head, borrowers)
 
 
-def _makes_way(policy: Queue, info: WorkloadInfo) -> bool:
-    """Others may have to leave for it, or it takes less than it asks for, or a place that it has already."""
-    never = Victims.NEVER
-    preempts = not (policy.within_queue is policy.reclaim_within_cohort is policy.borrow_within_cohort is never)
-    return preempts or info.can_be_partial() or info.replaced_key is not None or info.has_reservation
+def _may_preempt(state: QuotaState, queue: QueueState, info: WorkloadInfo, borrowers: Borrowers) -> bool:
+    """Under fair sharing, only where with it the queue, or the cohort that is to gain, borrows no more than another."""
+    policy, never = queue.policy, Victims.NEVER
+    if policy.within_queue is policy.reclaim_within_cohort is policy.borrow_within_cohort is never:
+        return False
+    wanted = only_choice(info, policy)
+    if state.settings.fair_sharing is None or policy.within_queue is not never or wanted is None:
+        return True
+    path = [node for node in (queue.node, *queue.node.ancestors()) if node.parent is not None]
+    most = [borrowers.most_beside(node) for node in path]
+    queue.node.add_all(wanted)
+    is_possible = any(
+        theirs is not None and share_of(ours).order <= theirs for ours, theirs in zip(path, most, strict=True)
+    )
+    queue.node.remove_all(wanted)
+    return is_possible
 
 
 def _has_quota(queue: QueueState, info: WorkloadInfo) -> bool:
