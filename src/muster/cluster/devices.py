@@ -190,6 +190,10 @@ class DeviceLedger:
         node.waiting.pop(pod.uid, None)
         self._settle(slot, node)
 
+    def forget(self, uid: str) -> None:
+        """Nobody will be told after all which devices the pod has: others may get them."""
+        self._told.pop(uid, None)
+
     def holdings(self, pod: PodInfo, slot: int) -> Holdings:
         """The GPUs that the pod has on the node, or would get there; none where they are too few."""
         node = self._nodes.get(slot)

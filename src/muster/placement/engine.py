@@ -350,8 +350,14 @@ class Engine:
             if self.observer is not None:
                 self.observer.lost(uid)
             self.cluster.release(uid)
+            self.cluster.devices.forget(uid)
             self.groups.pending(latest)
         return latest
+
+    def devices_of(self, pod: PodInfo, node: str) -> str:
+        """The GPUs of an assumed pod, as its annotation says it; empty while there are none for it."""
+        slot = self.cluster.slots.get(node)
+        return self.cluster.devices.annotation(pod, slot) if slot is not None and pod.uid in self._assumed else ""
 
     def _rejecters(self, refusal: Refusal) -> frozenset[str]:
         """Where there is no node that any plugin could have rejected, whatever helps one of them may help."""

@@ -141,6 +141,7 @@ class Scheduler:
         for pod in pods:
             self._judgements.pop(self._class(pod), None)
             self.cluster.release(pod.uid)
+            self.cluster.devices.forget(pod.uid)
 
     def profile_of(self, pod: PodInfo) -> Profile:
         name = pod.spec.scheduler_name or DEFAULT_SCHEDULER

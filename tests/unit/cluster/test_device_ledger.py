@@ -169,6 +169,19 @@ def test_a_pod_keeps_the_devices_it_was_told_while_its_annotation_is_on_its_way(
     assert cluster.devices.annotation(second, slot) == "0:500"
 
 
+def test_devices_of_a_pod_that_gave_up_its_place_go_to_others() -> None:
+    cluster = ClusterState.of([gpu_node("n", 2)])
+    slot = cluster.slots["n"]
+    first = gpu_pod(cluster, "first", whole=1)
+    cluster.assign(first, "n")
+    assert cluster.devices.annotation(first, slot) == "0"
+    cluster.release("first")
+    cluster.devices.forget("first")
+    cluster.assign(gpu_pod(cluster, "second", whole=1, devices="0"), "n")
+    cluster.assign(first, "n")
+    assert cluster.devices.annotation(first, slot) == "1"
+
+
 def test_too_much_in_all_leaves_nothing_free_but_breaks_nothing() -> None:
     cluster = ClusterState.of([gpu_node("n", 1)])
     for name in ("a", "b"):

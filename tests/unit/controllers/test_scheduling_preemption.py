@@ -7,6 +7,7 @@ from tests.unit.controllers.scheduler_worlds import Refuse, Spy, World, importan
 
 from muster.api import conditions, core, errors, policy
 from muster.api.objects import Key
+from muster.cluster.pods import DEVICES_ANNOTATION
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Bind, Create, Delete, Patch, Result, Write, write_one
@@ -44,6 +45,23 @@ async def test_victims_are_told_and_deleted_and_the_preemptor_follows_when_they_
             assert await world.nodes() == {"boss": "n"}
             await clock.sleep(1)
             await world.check_engine()
+
+
+@on_virtual_time
+async def test_a_preemptor_is_told_the_gpus_that_its_victims_had(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        victim = a_pod("a").gpus(2).annotation(DEVICES_ANNOTATION, "0,1").on_node("n").phase("Running")
+        other = important("b").gpus(1).annotation(DEVICES_ANNOTATION, "2").on_node("n").phase("Running")
+        await world.stage(a_node("n").cpu(2).gpus(3), victim, other)
+        async with world.scheduling():
+            await world.stage(important("boss").gpus(2))
+            await clock.sleep(5)
+            await world.delete("a")
+            await clock.sleep(1)
+            boss = await world.pod("boss")
+            assert boss.spec.node_name == "n"
+            assert (boss.metadata.annotations or {})[DEVICES_ANNOTATION] == "0,1"
 
 
 @on_virtual_time

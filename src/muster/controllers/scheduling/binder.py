@@ -13,6 +13,7 @@ from muster.api import core, errors
 from muster.api.errors import ApiError
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
+from muster.cluster.devices import NOTHING, wants
 from muster.cluster.groups import group_key
 from muster.cluster.pods import DEVICES_ANNOTATION
 from muster.controllers.scheduling.cycles import Binding, Cycles, Trouble, Wait
@@ -58,6 +59,7 @@ class Binder:
         self._unbound: dict[str, Binding] = {}  # by uid: all of which no bind is under way
         self._unsure: dict[str, Binding] = {}  # by uid: those that may be bound, for the store's answer was lost
         self._failed: list[Binding] = []
+        self._undealt: dict[str, Binding] = {}  # by uid: those whose GPUs others had when they were decided on
         self._is_paused = False
         self._has_work = asyncio.Event()
         self._room = asyncio.Semaphore(_MOST_IN_PREPARATION)
@@ -78,6 +80,9 @@ class Binder:
         for binding in bindings:
             self._reporter.placed(binding.pod.key, binding.pod.uid)
         if decision.victims:
+            self._undealt |= {
+                one.pod.uid: one for one in bindings if not one.assigned.devices and wants(one.pod) != NOTHING
+            }
             displaced = self._displace(decision)
             victims = [victim for victim in decision.victims if victim.uid not in displaced]
             bindings = self._evictions.start(key, bindings, victims)
@@ -96,6 +101,7 @@ class Binder:
         for binding in self._failed:
             self._engine.binding_failed(binding.pod, binding.attempt, self._pod(binding.pod.key), now)
         self._failed.clear()
+        self._deal_devices()
         self._ask_again()
         if self._ready or self._slow or self._may_evict:
             self._has_work.set()
@@ -110,6 +116,7 @@ class Binder:
 
     def pod_ended(self, uid: str) -> None:
         """A victim has gone, or a pod that was to be bound."""
+        self._undealt.pop(uid, None)
         binding = self._unsure.pop(uid, None) or self._call_off(uid)
         if binding is not None:
             binding.is_off = True
@@ -119,6 +126,7 @@ class Binder:
 
     def pod_bound(self, pod: Object) -> None:
         """The store shows the pod with a node: by our doing, though we may not have been told, or somebody else's."""
+        self._undealt.pop(pod.uid, None)
         binding = self._unsure.pop(pod.uid, None) or self._call_off(pod.uid)
         if binding is None:
             return
@@ -127,6 +135,14 @@ class Binder:
             self._tell_bound(binding, pod)
         else:
             self._cycles.undo(binding)
+
+    def _deal_devices(self) -> None:
+        """Its agent is to be told which GPUs a pod has, also where others had them when it was decided on."""
+        for uid, binding in list(self._undealt.items()):
+            devices = self._engine.devices_of(binding.pod, binding.node)
+            if devices:
+                binding.assigned = binding.assigned._replace(devices=devices)
+                del self._undealt[uid]
 
     def _displace(self, decision: Decision) -> set[str]:
         """Victims that have no node yet need not be deleted: it is enough that they lose their claim to it."""
@@ -321,6 +337,7 @@ class Binder:
         self._take_back(binding)
 
     def _take_back(self, binding: Binding) -> None:
+        self._undealt.pop(binding.pod.uid, None)
         self._cycles.undo(binding)
         self._failed.append(binding)
         self._news.set()
