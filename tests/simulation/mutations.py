@@ -6,19 +6,26 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from muster.api.errors import ApiError
 from muster.assembly.controlling import controllers
 from muster.cluster.devices import DeviceLedger
+from muster.cluster.groups import Members
 from muster.cluster.state import ClusterState
 from muster.controllers.jobs.currency import Currency
+from muster.controllers.quota import writer
 from muster.controllers.quota.writer import Writer
 from muster.controllers.scheduling import evicting
+from muster.controllers.scheduling.binder import Binder
 from muster.placement.engine import Engine as PlacementEngine
+from muster.placement.queueing import SchedulingQueue
+from muster.quota import queues, workloads
 from muster.quota.engine import Engine as QuotaEngine
+from muster.quota.queueing import lanes
 from muster.quota.state import QuotaState
+from muster.runtime import workqueue
 from muster.runtime.informers import Informer
 from muster.runtime.workqueue import WorkQueue
 from muster.sim import planning, world
@@ -80,26 +87,45 @@ def _skip(informer: Informer, page: Page) -> bool:
 
 MUTATIONS = (
     Mutation("a lost requeue: what fails once is never tried again", WorkQueue, "retry", answers(0.0), 2),
-    Mutation("a double bind: what has been bound takes no room", PlacementEngine, "_pod_assigned", nothing, 1),
-    Mutation("a leak of quota: what an evicted workload held stays taken", QuotaEngine, "_release", nothing, 1),
+    Mutation("a double bind: what has been bound takes no room", PlacementEngine, "_pod_assigned", nothing, 4),
+    Mutation("a leak of quota: what an evicted workload held stays taken", QuotaEngine, "_release", nothing, 0),
     Mutation("a missed wake-up: nobody is told that quota is free", QuotaEngine, "_make_room", nothing, 1),
-    Mutation("quota given twice: what is admitted is not counted", QuotaState, "add_usage", nothing, 1),
-    Mutation("a refused admission is believed", Writer, "read_answers", nothing, 18),
+    Mutation("quota given twice: what is admitted is not counted", QuotaState, "add_usage", nothing, 0),
+    Mutation("a refused admission is believed", Writer, "read_answers", nothing, 5),
     Mutation("a list after a broken watch does not show what has gone", Informer, "_take_list", lambda take: (
         lambda self, page: take(self, type(page)([*page.items, *(
             found for key, found in self._objects.items() if key not in {item.key for item in page.items}
         )], page.revision))
-    ), 15),
+    ), 198),
     Mutation("a write is acknowledged though the disk has refused it", EmbeddedStore, "_make_durable", _swallowing, 8),
     Mutation("victims are evicted, and nobody is promised their place", evicting, "_nominate", lambda nominate: (
         lambda pod, node: nominate(pod, None)
-    ), 1),
+    ), 3),
     Mutation("events that were lost with a watch stay lost", Informer, "_take_list", lambda take: (
         lambda self, page: take(self, page) if not self.is_synced else _skip(self, page)
-    ), 1),
+    ), 2),
     Mutation("room is not given back: pods that have ended still count", ClusterState, "release", nothing, 0),
     Mutation("one GPU is given to two pods", DeviceLedger, "pod_assigned", nothing, 0),
-    Mutation("pods are made again before the first are seen", Currency, "wait_for", lambda _: _at_once, 10),
+    Mutation("pods are made again before the first are seen", Currency, "wait_for", lambda _: _at_once, 27),
+    Mutation("a half gang after a crash: those that were bound before do not count", Members, "scheduled_count",
+        lambda _: property(lambda self: 0), 0),
+    Mutation("usage that is not given back: pods that are done still count", workloads, "_given", lambda given: (
+        lambda pods, assignment, done, settings: given(pods, assignment, 0, settings)
+    ), 17),
+    Mutation("lending limits are not kept", queues, "read_quotas", lambda read: (
+        lambda groups: {what: replace(quota, lending_limit=None) for what, quota in read(groups).items()}
+    ), 8),
+    Mutation("borrowing limits are not kept", queues, "read_quotas", lambda read: (
+        lambda groups: {what: replace(quota, borrowing_limit=None) for what, quota in read(groups).items()}
+    ), 0),
+    Mutation("a queue that is stopped admits", QuotaState, "inactive", answers([]), 0),
+    Mutation("starvation: who came last is served first", lanes, "order", lambda order: (
+        lambda info, rank: (rank, -info.priority, -info.queued_since, info.uid, info.key)
+    ), 0),
+    Mutation("a bind whose answer was lost gives its room to another", Binder, "_is_doubtful", answers(False), 0),
+    Mutation("what a store that is away refuses is decided again at once", writer, "_RETRY_SECONDS", lambda _: 0.0, 0),
+    Mutation("a wish to wait for next to no time is granted at once", workqueue, "EARLY_SECONDS", lambda _: 0.0, 0),
+    Mutation("what an extender failed to answer for is never tried again", SchedulingQueue, "failed", nothing, 0),
 )  # fmt: skip
 
 

@@ -15,8 +15,7 @@ from muster.sim.plans import Plan
 @click.command("run")
 @click.option("--seed", default=0, metavar="N", help="The first seed.")
 @click.option("--seeds", "count", default=1, metavar="COUNT", help="How many seeds, one after the other.")
-@click.option("--jobs", default=planning.JOBS, show_default=True, metavar="N", help="Jobs that come under each seed.")
-@click.option("--faults", default=planning.FAULTS, show_default=True, metavar="N", help="Faults that happen meanwhile.")
+@click.option("--days", type=click.IntRange(1), metavar="N", help="Virtual days, with few jobs and faults in each.")
 @click.option(
     "--plan", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A plan to run instead."
 )
@@ -24,9 +23,7 @@ from muster.sim.plans import Plan
     "--save", type=click.Path(dir_okay=False, path_type=Path), help="Where the shortest failing plan is written."
 )
 @click.option("--workers", default=1, show_default=True, metavar="N", help="Processes that share the seeds.")
-def run_command(
-    seed: int, count: int, jobs: int, faults: int, file: Path | None, save: Path | None, workers: int
-) -> None:
+def run_command(seed: int, count: int, days: int | None, file: Path | None, save: Path | None, workers: int) -> None:
     """Put the whole control plane through crashes, losses and storms, and check every state on the way.
 
     Prints a line for each seed, with a fingerprint of all that happened. Exits with 1 at the first seed that
@@ -37,13 +34,18 @@ def run_command(
     Examples:
       muster sim run --seed 7
       muster sim run --seeds 200 --workers 2
+      muster sim run --days 10
     """
-    again = f"muster sim run --jobs {jobs} --faults {faults} --seed"
+    seeds = range(seed, seed + count)
+    again = "muster sim run --seed"
     if file is not None:
         chosen = [_read(file)]
         again = f"muster sim run --plan {file}"
+    elif days is not None:
+        chosen = [planning.days(number, days) for number in seeds]
+        again = f"muster sim run --days {days} --seed"
     else:
-        chosen = [planning.plan(number, jobs=jobs, faults=faults) for number in range(seed, seed + count)]
+        chosen = [planning.plan(number) for number in seeds]
     for outcome in running.run_all(chosen, controllers, workers):
         click.echo(running.line(outcome))
         if outcome.violation is not None:

@@ -13,7 +13,7 @@ from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer
 from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
-from muster.sim.plans import NodeShape
+from muster.sim.plans import POOL, POOL_LABEL, NodeShape
 from muster.store.protocol import (
     Change,
     Create,
@@ -28,7 +28,6 @@ from muster.store.protocol import (
 )
 
 LEASES = "kube-node-lease"
-RENEW_SECONDS = 10.0
 _START_SECONDS = 1.0
 _OVER = ("Succeeded", "Failed")
 _KILLED = 137
@@ -45,10 +44,12 @@ class _Process:
 class Fleet:
     """All agents of a cluster, on one connection. `run` until cancelled."""
 
-    def __init__(self, store: Store, clock: Clock, shapes: Mapping[str, NodeShape]) -> None:
+    def __init__(self, store: Store, clock: Clock, shapes: Mapping[str, NodeShape], renews: float) -> None:
+        """`renews`: seconds between two signs of life."""
         self._store = store
         self._clock = clock
         self._shapes = shapes
+        self._renews = renews
         self._away: set[str] = set()
         self._processes: dict[str, _Process] = {}  # by the pod's uid
         self._reconciler = Reconciler("agents", self._reconcile, clock=clock, workers=8, max_delay=5.0)
@@ -87,15 +88,16 @@ class Fleet:
     async def _renew_for_ever(self) -> None:
         while True:
             try:
-                await self._store.write([self._lease(name) for name in self._shapes if name not in self._away])
+                await self._store.write(self._renewals())
                 await self._register_missing()
             except (errors.ApiError, OSError):
                 await self._clock.sleep(1.0)
                 continue
-            await self._clock.sleep(RENEW_SECONDS)
+            await self._clock.sleep(self._renews)
 
-    def _lease(self, name: str) -> Write:
-        return Patch(coordination.LEASE, Key(LEASES, name), {"spec": {"renewTime": self._now_micro()}})
+    def _renewals(self) -> list[Write]:
+        body = {"spec": {"renewTime": timestamps.to_micro_text(self._clock.now())}}
+        return [Patch(coordination.LEASE, Key(LEASES, name), body) for name in self._shapes if name not in self._away]
 
     async def _register_missing(self) -> None:
         """Nodes that are marked as lost say that they are ready, as agents do with every heartbeat."""
@@ -157,9 +159,6 @@ class Fleet:
     def _now(self) -> str:
         return timestamps.to_text(self._clock.now())
 
-    def _now_micro(self) -> str:
-        return timestamps.to_micro_text(self._clock.now())
-
 
 def registration(name: str, shape: NodeShape, now: str) -> list[Write]:
     """What makes a node known."""
@@ -169,7 +168,7 @@ def registration(name: str, shape: NodeShape, now: str) -> list[Write]:
         "pods": "110",
         "nvidia.com/gpu": str(shape.gpus),
     }
-    labels = {"kubernetes.io/hostname": name, "rack": shape.rack or "r0"}
+    labels = {"kubernetes.io/hostname": name, "rack": shape.rack or "r0", POOL_LABEL: POOL}
     status = {"allocatable": amounts, "capacity": amounts, "conditions": [_ready(now)]}
     lease = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now}
     return [

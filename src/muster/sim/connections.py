@@ -13,7 +13,7 @@ from muster.api.kinds import Kind
 from muster.api.managing import take_in
 from muster.api.objects import Key, Object
 from muster.runtime.clock import Clock
-from muster.sim.plans import Storm
+from muster.sim.plans import BotherExtender, Storm
 from muster.sim.tape import Tape, Tear
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Event, Page, Patch, Replace, Result, Revision, Selection, Store, Write
@@ -58,15 +58,15 @@ class Server:
 
 
 class Weather:
-    """How connections are: calm, but for the storms that have been called up. Shared by all that suffer it."""
+    """How connections are, or an extender: calm, but for what has been called up. Shared by all that suffer it."""
 
     def __init__(self) -> None:
-        self._storms: list[tuple[Storm, random.Random]] = []
+        self._storms: list[tuple[Storm | BotherExtender, random.Random]] = []
 
-    def begin(self, storm: Storm) -> None:
+    def begin(self, storm: Storm | BotherExtender) -> None:
         self._storms.append((storm, random.Random(storm.seed)))  # noqa: S311  a simulation
 
-    def end(self, storm: Storm) -> None:
+    def end(self, storm: Storm | BotherExtender) -> None:
         self._storms = [pair for pair in self._storms if pair[0] is not storm]
 
     def strikes(self, what: str) -> bool:

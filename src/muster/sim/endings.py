@@ -1,28 +1,48 @@
 """How one tells that a job is over, and that nothing is left of what has ended."""
 
-from muster.api import batch, conditions, core, kubeflow, kueue, volcano
+from collections.abc import Sequence
+
+from muster.api import batch, conditions, core, kubeflow, kueue, muster, timestamps, volcano
 from muster.api.kinds import Kind
+from muster.api.meta import Condition, Instant
+from muster.api.muster.names import Phase
 from muster.api.objects import Object
+from muster.jobs.flow.states import Phase as FlowPhase
 from muster.jobs.volcano.vocabulary import OVER, phase_of
-from muster.sim.invariants import holdings, place_of
+from muster.sim.invariants import place_of
 from muster.sim.ledger import Ledger, Violation
+from muster.sim.quotas import holdings
 
 
-def is_over(kind: Kind, found: Object | None) -> bool:
-    """A lone pod that has gone is over too: whoever evicts it does not make it anew."""
+def is_over(kind: Kind, found: Object | None, since: Instant) -> bool:
+    """A lone pod that has gone is over too: whoever evicts it does not make it anew. A cron job is never over: it has
+    done its work when a run was started after `since`, and once it is suspended, when none runs any more."""
     if found is None:
         return kind is core.POD
     if kind is batch.JOB:
-        listed = found.read(batch.Job).status.conditions
-        return any(conditions.is_true(listed, type) for type in ("Complete", "Failed"))
+        return _is_any_true(found.read(batch.Job).status.conditions, "Complete", "Failed")
+    if kind is kubeflow.PYTORCH_JOB:
+        return _is_any_true(found.read(kubeflow.PyTorchJob).status.conditions, "Succeeded", "Failed")
     if kind is volcano.JOB:
         return phase_of(found.read(volcano.Job).status.state.phase) in OVER
-    if kind is kubeflow.PYTORCH_JOB:
-        return any(
-            conditions.is_true(found.read(kubeflow.PyTorchJob).status.conditions, type)
-            for type in ("Succeeded", "Failed")
-        )
+    if kind is volcano.JOB_FLOW:
+        return found.read(volcano.JobFlow).status.state.phase in (FlowPhase.SUCCEED, FlowPhase.FAILED)
+    if kind is volcano.CRON_JOB:
+        return _has_run(found.read(volcano.CronJob), since)
+    if kind is muster.ALLOCATION:
+        return found.read(muster.Allocation).status.phase == Phase.TERMINATED
     return found.read(core.Pod).status.phase in ("Succeeded", "Failed")
+
+
+def _is_any_true(listed: Sequence[Condition], *types: str) -> bool:
+    return any(conditions.is_true(listed, type) for type in types)
+
+
+def _has_run(cron_job: volcano.CronJob, since: Instant) -> bool:
+    if cron_job.spec.suspend:
+        return not cron_job.status.active
+    last = cron_job.status.last_schedule_time
+    return last is not None and timestamps.parse(last) >= since
 
 
 def leftovers(ledger: Ledger, processes: int) -> Violation | None:

@@ -1,21 +1,27 @@
-"""A gang starts as a whole: it may be bound in part while a decision is carried out, and after a crash until it is
-carried out after all, but not for long."""
+"""A gang starts as a whole: it may be bound in part while one decision is carried out, and no longer.
+
+The binds of a decision are one batch. Where something binds them one by one, or the control plane fails in the middle,
+the rest follows when that is over.
+"""
 
 from muster.api import core, volcano
 from muster.api.objects import Key, Object
 from muster.cluster.pods import GROUP_ANNOTATION
 from muster.runtime.clock import Clock
 from muster.sim.ledger import Place, Violation
+from muster.sim.troubles import Troubles
 
-_PATIENCE_SECONDS = 120.0
+IN_FLIGHT_SECONDS = 5.0
+"""Between the first bind of a decision and the last, while nothing fails."""
 
 
 class Gangs:
     name = "gangs"
     kinds = frozenset({core.POD, volcano.POD_GROUP})
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, troubles: Troubles) -> None:
         self._clock = clock
+        self._troubles = troubles
         self._minima: dict[Key, int] = {}
         self._bound: dict[Key, dict[str, Object]] = {}
         """By group: pods that have a node, or had one and are over."""
@@ -64,12 +70,14 @@ class Gangs:
         return self.overdue()
 
     def overdue(self) -> Violation | None:
+        """Also where nothing happens: a gang may be forgotten."""
         now = self._clock.monotonic()
         for group, since in self._since.items():
-            if now - since > _PATIENCE_SECONDS:
+            if now > max(since + IN_FLIGHT_SECONDS, self._troubles.recovered_at):
                 pods = self._bound[group].values()
                 message = (
-                    f"{len(pods)} of {self._minima[group]} pods of gang {group} have had nodes for {now - since:g} s"
+                    f"{len(pods)} of {self._minima[group]} pods of gang {group} have had nodes for {now - since:g} s, "
+                    "and the rest is not on its way"
                 )
                 about = (Place(volcano.POD_GROUP.resource, group), *(Place("pods", pod.key) for pod in pods))
                 return Violation(self.name, message, about)

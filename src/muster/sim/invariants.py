@@ -4,12 +4,11 @@ engines have: a mistake there does not hide itself here."""
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from muster.api import conditions, core, kueue
+from muster.api import conditions, core
 from muster.api.core.requests import amounts, pod_requests
 from muster.api.objects import Key, Object
 from muster.cluster.devices import parse_holdings
 from muster.cluster.pods import DEVICES_ANNOTATION
-from muster.quota.amounts import FlavorResource, amount
 from muster.runtime.clock import Clock
 from muster.sim.ledger import Place, Recent, Violation
 
@@ -90,107 +89,6 @@ def _device_given_twice(pods: Iterable[Object]) -> str:
         for one in parse_holdings((pod.meta.annotations or {}).get(DEVICES_ANNOTATION, "")) or ():
             given[one.device] += one.milli
     return next((str(device) for device, milli in given.items() if milli > 1000), "")
-
-
-Amounts = Mapping[FlavorResource, int]
-
-
-class Quota:
-    """No queue and no cohort has more reserved than it may use. Looked at when quota is reserved: an administrator may
-    take away what is in use."""
-
-    name = "quota"
-    kinds = frozenset({kueue.WORKLOAD, kueue.CLUSTER_QUEUE})
-
-    def __init__(self, clock: Clock) -> None:
-        self._queues: Recent[kueue.ClusterQueue] = Recent(clock)
-        self._names: dict[str, str] = {}  # of queues: their cohort
-        self._held: dict[str, tuple[str, Amounts]] = {}  # by the workload's uid: its queue, what it holds there
-        self._reserved: list[Object] = []
-
-    def heard(self, old: Object | None, new: Object | None) -> None:
-        found = new or old
-        assert found is not None
-        if found.kind is kueue.CLUSTER_QUEUE:
-            if new is not None:
-                view = new.read(kueue.ClusterQueue)
-                self._queues.put(new.key.name, view)
-                self._names[new.key.name] = view.spec.cohort_name or ""
-            return
-        before = self._held.pop(found.uid, None)
-        held = holdings(new.read(kueue.Workload)) if new is not None else None
-        if held is not None and new is not None:
-            self._held[new.uid] = held
-            if before is None:
-                self._reserved.append(new)
-
-    def broken(self) -> Violation | None:
-        reserved, self._reserved = self._reserved, []
-        for workload in reserved:
-            if workload.uid in self._held:
-                queue, wanted = self._held[workload.uid]
-                for what in wanted:
-                    problem = self._excess(queue, what)
-                    if problem:
-                        about = (place_of(workload), Place(kueue.CLUSTER_QUEUE.resource, Key("", queue)))
-                        return Violation(self.name, problem, about)
-        return None
-
-    def _excess(self, queue: str, what: FlavorResource) -> str:
-        cohort = self._names.get(queue, "")
-        used = self._used([queue], what)
-        limit = max((_most(view, what) for view in self._queues.all(queue)), default=0)
-        if used > limit:
-            return f"queue {queue} may use {limit} {what.resource} of {what.flavor}, and has reserved {used}"
-        members = [name for name, its in self._names.items() if its == cohort] if cohort else [queue]
-        total = sum(max((_nominal(view, what) for view in self._queues.all(name)), default=0) for name in members)
-        used = self._used(members, what)
-        if used > total:
-            return f"cohort {cohort} has {total} {what.resource} of {what.flavor}, and has reserved {used}"
-        return ""
-
-    def _used(self, queues: list[str], what: FlavorResource) -> int:
-        return sum(held.get(what, 0) for queue, held in self._held.values() if queue in queues)
-
-
-def holdings(workload: kueue.Workload) -> tuple[str, Amounts] | None:
-    """The queue, and the quota that the workload holds there."""
-    status = workload.status
-    if status.admission is None or not conditions.is_true(status.conditions, "QuotaReserved"):
-        return None
-    if conditions.is_true(status.conditions, "Finished"):
-        return None
-    done = {found.name: found.count or 0 for found in status.reclaimable_pods}
-    held: Counter[FlavorResource] = Counter()
-    for assigned in status.admission.pod_set_assignments:
-        count = assigned.count or 0
-        left = max(0, count - done.get(assigned.name, 0))
-        for resource, text in (assigned.resource_usage or {}).items():
-            flavor = (assigned.flavors or {}).get(resource)
-            if flavor and count:
-                held[FlavorResource(flavor, resource)] += amount(resource, text) * left // count
-    return status.admission.cluster_queue, held
-
-
-def _quotas(queue: kueue.ClusterQueue, what: FlavorResource) -> Iterable[kueue.ResourceQuota]:
-    for group in queue.spec.resource_groups:
-        for flavor in group.flavors:
-            if flavor.name == what.flavor:
-                yield from (found for found in flavor.resources if found.name == what.resource)
-
-
-def _nominal(queue: kueue.ClusterQueue, what: FlavorResource) -> int:
-    return sum(amount(what.resource, found.nominal_quota or 0) for found in _quotas(queue, what))
-
-
-def _most(queue: kueue.ClusterQueue, what: FlavorResource) -> int:
-    """With all that it may borrow."""
-    total = 0
-    for found in _quotas(queue, what):
-        total += amount(what.resource, found.nominal_quota or 0)
-        if queue.spec.cohort_name:
-            total += 2**62 if found.borrowing_limit is None else amount(what.resource, found.borrowing_limit)
-    return total
 
 
 class Attempts:

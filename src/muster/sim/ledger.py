@@ -73,6 +73,9 @@ class Ledger:
         for invariant in touched.values():
             self.violation = self.violation or invariant.broken()
 
+    def find(self, kind: Kind, key: Key) -> Object | None:
+        return self.objects.get(kind, {}).get(key)
+
     def all(self, kind: Kind) -> Iterable[Object]:
         return self.objects.get(kind, {}).values()
 

@@ -1,11 +1,11 @@
-"""Work for a simulated or measured cluster: documents of every dialect, as users would submit them.
+"""Work for a simulated or measured cluster: documents as users would submit them. `sim.mixes` mixes all dialects.
 
 Each generator takes what chance it needs as an argument and says nothing of time; `arrivals` adds that. Pods run
 `work SECONDS [EXIT-CODE]`, which `sim.agents` understands.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import TypeAlias
 
@@ -67,82 +67,6 @@ def scheduler_perf_shapes(chance: random.Random) -> Load:
         yield a_pod(f"{kind}-{number}", template, labels=labels)
 
 
-# A mix of all dialects
-
-Maker: TypeAlias = Callable[[str, random.Random, Sequence[str], int], Document]
-
-
-def mixed(queues: Sequence[str], most_gpus: int, chance: random.Random) -> Load:
-    """Jobs of every dialect, none of which asks for more than `most_gpus` GPUs in all."""
-    makers: tuple[Maker, ...] = (_batch_job, _indexed_job, _volcano_job, _pytorch_job, _lone_pod)
-    for number in count():
-        yield chance.choice(makers)(f"j{number}", chance, queues, most_gpus)
-
-
-def _size(chance: random.Random, most: int) -> tuple[int, int]:
-    """Pods, and GPUs of each: few large jobs, many small ones."""
-    gpus = chance.choices((0, 1, 2, 4, 8), (20, 35, 20, 15, 10))[0]
-    gpus = min(gpus, most)
-    return chance.randint(1, max(1, min(6, most // max(gpus, 1)))), gpus
-
-
-def _seconds(chance: random.Random) -> float:
-    return round(min(300.0, chance.expovariate(1 / 60) + 2), 1)
-
-
-def _queue(chance: random.Random, queues: Sequence[str]) -> str:
-    return chance.choice(("", *queues, *queues))
-
-
-def _batch_job(name: str, chance: random.Random, queues: Sequence[str], most: int) -> Document:
-    pods, gpus = _size(chance, most)
-    template = a_template(_seconds(chance), gpus=gpus, priority=chance.choice(tuple(PRIORITIES)))
-    more: Document = {"completions": pods + chance.randrange(3), "backoffLimit": 50}
-    return a_batch_job(name, template, pods, queue=_queue(chance, queues), **more)
-
-
-def _indexed_job(name: str, chance: random.Random, queues: Sequence[str], most: int) -> Document:
-    pods, gpus = _size(chance, most)
-    template = a_template(_seconds(chance), gpus=gpus, priority=chance.choice(tuple(PRIORITIES)))
-    more: Document = {"completions": pods, "completionMode": "Indexed", "backoffLimit": 50}
-    return a_batch_job(name, template, pods, queue=_queue(chance, queues), **more)
-
-
-def _volcano_job(name: str, chance: random.Random, queues: Sequence[str], most: int) -> Document:
-    pods, gpus = _size(chance, most)
-    template = a_template(_seconds(chance), gpus=gpus, priority=chance.choice(tuple(PRIORITIES)))
-    tasks = [{"name": "worker", "replicas": pods, "minAvailable": pods, "template": template}]
-    policies = [{"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"}]
-    spec: Document = {"minAvailable": pods, "tasks": tasks, "policies": policies, "maxRetry": 50}
-    spec["schedulerName"] = "volcano"
-    metadata: Document = {"name": name, "namespace": NAMESPACE}
-    queue = _queue(chance, queues)
-    if queue:
-        metadata["labels"] = {names.QUEUE_LABEL: queue}
-    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": spec}
-
-
-def _pytorch_job(name: str, chance: random.Random, queues: Sequence[str], most: int) -> Document:
-    pods, gpus = _size(chance, most)
-    template = a_template(_seconds(chance), gpus=gpus, container="pytorch", priority=chance.choice(tuple(PRIORITIES)))
-    roles: Document = {"Master": {"replicas": 1, "restartPolicy": "OnFailure", "template": template}}
-    if pods > 1:
-        roles["Worker"] = {"replicas": pods - 1, "restartPolicy": "OnFailure", "template": template}
-    metadata: Document = {"name": name, "namespace": NAMESPACE}
-    queue = _queue(chance, queues)
-    if queue:
-        metadata["labels"] = {names.QUEUE_LABEL: queue}
-    spec = {"pytorchReplicaSpecs": roles, "runPolicy": {"backoffLimit": 50}}
-    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": spec}
-
-
-def _lone_pod(name: str, chance: random.Random, queues: Sequence[str], most: int) -> Document:
-    gpus = _size(chance, most)[1]
-    template = a_template(_seconds(chance), gpus=gpus, priority=chance.choice(tuple(PRIORITIES)))
-    queue = _queue(chance, queues)
-    return a_pod(name, template, labels={names.QUEUE_LABEL: queue} if queue else {})
-
-
 # Documents
 
 
@@ -185,8 +109,10 @@ def a_priority_class(name: str, value: int) -> Document:
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
 
 
-def a_flavor(name: str) -> Document:
-    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": {}}
+def a_flavor(name: str, labels: Mapping[str, str] | None = None) -> Document:
+    """`labels`: of the nodes that it is about; without, of all."""
+    spec = {"nodeLabels": dict(labels)} if labels else {}
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec}
 
 
 def a_cluster_queue(name: str, quotas: Sequence[Document], flavor: str, cohort: str, *, preempts: bool) -> Document:
@@ -214,3 +140,7 @@ def a_local_queue(name: str, cluster_queue: str) -> Document:
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"clusterQueue": cluster_queue},
     }
+
+
+def a_volcano_queue(name: str, spec: Document) -> Document:
+    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}

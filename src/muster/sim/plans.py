@@ -4,12 +4,15 @@ Every event stands for itself: what chance decides while it lasts is drawn from 
 happen alike without it.
 """
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from muster.api import raw
 from muster.sim.tape import Tear
+
+StopPolicy: TypeAlias = Literal["Hold", "HoldAndDrain"]
+TaintEffect: TypeAlias = Literal["NoSchedule", "NoExecute"]
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
@@ -24,9 +27,9 @@ class Submit(_Event, frozen=True):
 
 
 class Withdraw(_Event, frozen=True):
-    """A user deletes the job that was submitted as the `number`-th, if it is still there."""
+    """A user deletes the job of that name, if there is one."""
 
-    number: int
+    name: str
 
 
 class CrashPart(_Event, frozen=True):
@@ -105,8 +108,62 @@ class JumpClock(_Event, frozen=True):
     seconds: float
 
 
+class BotherExtender(_Event, frozen=True):
+    """For a while the scheduler's extender is slow, fails, or objects. Shares of what it is asked."""
+
+    seconds: float
+    seed: int
+    slow: float = 0.0
+    """Seconds that an answer may take: longer than it is waited for, perhaps."""
+    failing: float = 0.0
+    objecting: float = 0.0
+    """Nodes that it finds unfit, and binds that it refuses."""
+
+
+class RestartAgent(_Event, frozen=True):
+    """The process of an agent ends and is started again. It finds what runs and takes it over; or, unless it `adopts`,
+    its pods have died with it."""
+
+    node: int
+    seconds: float
+    adopts: bool
+
+
 class ChangeQuota(_Event, frozen=True):
-    """An administrator gives a queue this share of its quota, for a while."""
+    """An administrator gives a queue this share of its GPUs, and other limits, for a while. None: as they are."""
+
+    queue: int
+    share: float
+    seconds: float
+    borrowing: int | None = None
+    lending: int | None = None
+
+
+class MoveQueue(_Event, frozen=True):
+    """A queue joins another cohort for a while, or leaves its own ("")."""
+
+    queue: int
+    cohort: str
+    seconds: float
+
+
+class StopQueue(_Event, frozen=True):
+    """A queue admits nothing for a while, and with `HoldAndDrain` gives up what it has admitted."""
+
+    queue: int
+    policy: StopPolicy
+    seconds: float
+
+
+class CloseQueue(_Event, frozen=True):
+    """A Volcano queue is closed, and opened again, by commands."""
+
+    queue: int
+    seconds: float
+
+
+class ChangeCapability(_Event, frozen=True):
+    """A Volcano queue may have this share of its capability, for a while."""
 
     queue: int
     share: float
@@ -118,9 +175,59 @@ class CordonNode(_Event, frozen=True):
     seconds: float
 
 
-Fault: TypeAlias = CrashPart | CrashProcess | CrashServer | CutOff | Storm | FullDisk | LoseNode | CrashPod | JumpClock
+class TaintNode(_Event, frozen=True):
+    node: int
+    effect: TaintEffect
+    seconds: float
+
+
+class RelabelNode(_Event, frozen=True):
+    """A node leaves the pool that the queues' flavor is about, for a while."""
+
+    node: int
+    seconds: float
+
+
+class BreakDevices(_Event, frozen=True):
+    """So many of a node's GPUs are left for a while, whatever runs on them."""
+
+    node: int
+    gpus: int
+    seconds: float
+
+
+Fault: TypeAlias = (
+    CrashPart
+    | CrashProcess
+    | CrashServer
+    | CutOff
+    | Storm
+    | FullDisk
+    | LoseNode
+    | CrashPod
+    | JumpClock
+    | BotherExtender
+    | RestartAgent
+)
 """What nobody wants."""
-Event: TypeAlias = Submit | Withdraw | ChangeQuota | CordonNode | Fault
+Order: TypeAlias = (
+    ChangeQuota
+    | MoveQueue
+    | StopQueue
+    | CloseQueue
+    | ChangeCapability
+    | CordonNode
+    | TaintNode
+    | RelabelNode
+    | BreakDevices
+)
+"""What an administrator does, and takes back."""
+Event: TypeAlias = Submit | Withdraw | Order | Fault
+
+
+POOL_LABEL = "pool"
+POOL = "main"
+"""Of the nodes that the queues' flavor is about: all, but for those that are relabelled."""
 
 
 class NodeShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,7 +237,7 @@ class NodeShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QueueShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ClusterQueue with a LocalQueue of its name; and, where `is_volcano`, the Volcano Queue that it carries."""
+    """A ClusterQueue with a LocalQueue of its name."""
 
     name: str
     cpus: int
@@ -142,6 +249,23 @@ class QueueShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     preempts: bool = False
 
 
+class VolcanoQueueShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A Volcano Queue, and the GPUs that it may have, deserves, and is guaranteed."""
+
+    name: str
+    capability: int
+    deserved: int
+    guarantee: int = 0
+
+
+class ExtenderShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An extender of the scheduler, that filters and prioritizes."""
+
+    is_ignorable: bool = False
+    binds: bool = False
+    """It binds pods itself, one by one."""
+
+
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int
     nodes: tuple[NodeShape, ...]
@@ -151,6 +275,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Processes of controllers, of which one leads."""
     patience: float = 7200.0
     """Virtual seconds, once the last event is over, within which every job must have ended."""
+    volcano_queues: tuple[VolcanoQueueShape, ...] = ()
+    extender: ExtenderShape | None = None
+    renews: float = 10.0
+    """Virtual seconds between two signs of life of a node."""
 
 
 def encode(plan: Plan) -> bytes:

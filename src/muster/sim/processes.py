@@ -6,13 +6,14 @@ from typing import TypeAlias
 
 from muster.controllers.quota import QuotaController
 from muster.controllers.scheduling import SchedulingController
-from muster.placement.engine import default_engine
 from muster.runtime.clock import Clock
 from muster.runtime.leases import LeaderElector
 from muster.runtime.supervision import supervise
 from muster.sim.connections import Connection
 from muster.store.protocol import Store
 
+MakeScheduler: TypeAlias = Callable[[Store], SchedulingController]
+"""Makes a scheduler on a connection."""
 Component: TypeAlias = Callable[[], Awaitable[None]]
 Assemble: TypeAlias = Callable[[Store, Clock, SchedulingController, QuotaController], Mapping[str, Component]]
 """Puts a control plane together: `assembly.controlling.controllers`, which this package may not name."""
@@ -45,12 +46,18 @@ class Process:
     """`is_elected`: it works only while it leads; else it always does."""
 
     def __init__(
-        self, identity: str, connection: Connection, clock: Clock, assemble: Assemble, *, is_elected: bool
+        self,
+        identity: str,
+        connection: Connection,
+        clock: Clock,
+        assemble: Assemble,
+        make_scheduler: MakeScheduler,
+        *,
+        is_elected: bool,
     ) -> None:
         self.connection = connection
         self.quota = QuotaController(connection, clock)
-        scheduler = SchedulingController(connection, clock, default_engine, uses_threads=False)
-        components = assemble(connection, clock, scheduler, self.quota)
+        components = assemble(connection, clock, make_scheduler(connection), self.quota)
         self._parts = {name: _Part(component) for name, component in components.items()}
         self._clock = clock
         self._elector: LeaderElector | None = None

@@ -1,55 +1,62 @@
 """One simulated run: a plan is carried out on virtual time, and every commit on the way is looked at.
 
 The store, the controllers, the scheduler and the quota engine are the real ones. Simulated are the disk, the network,
-the agents, and time.
+the agents, an extender, and time.
 """
 
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
-from muster.api import core, errors, kueue, timestamps
+from muster.api import core, timestamps
 from muster.api.everything import REGISTRY
 from muster.api.kinds import Kind
+from muster.api.meta import Instant
 from muster.api.objects import Key, Object
-from muster.api.raw import Document
+from muster.controllers.scheduling import SchedulingController
+from muster.placement.engine import Engine, default_engine
+from muster.quota.engine import Engine as QuotaEngine
 from muster.runtime.clock import Deadlock, Livelock, VirtualClock, run_virtual
-from muster.sim import loads
+from muster.sim import extenders, loads, mixes, orders
 from muster.sim.agents import Fleet, registration
+from muster.sim.beliefs import Beliefs
 from muster.sim.complaints import Complaints
 from muster.sim.connections import Connection, Server, Weather
 from muster.sim.endings import is_over, leftovers
+from muster.sim.extenders import Extender
 from muster.sim.gangs import Gangs
-from muster.sim.invariants import Attempts, Capacity, Evictions, Quota
+from muster.sim.invariants import Attempts, Capacity, Evictions
 from muster.sim.ledger import Ledger, Place, Violation
 from muster.sim.plans import (
-    ChangeQuota,
-    CordonNode,
+    BotherExtender,
     CrashPart,
     CrashPod,
     CrashProcess,
     CrashServer,
     CutOff,
     Event,
-    Fault,
     FullDisk,
     JumpClock,
     LoseNode,
+    Order,
     Plan,
-    QueueShape,
+    RestartAgent,
     Storm,
     Submit,
     Withdraw,
-    document_of,
 )
 from muster.sim.processes import Assemble, Process
+from muster.sim.quotas import Quota
 from muster.sim.tape import Commit, Tape
-from muster.store.protocol import Create, Delete, Patch, Selection, Store, Write, write_one
+from muster.sim.troubles import Troubles
+from muster.sim.turns import Turns
+from muster.sim.users import Users, insist
+from muster.store.protocol import Create, Selection, Store, Write, write_one
 
-FLAVOR = "plain"
-_LOOK_SECONDS = 10.0
+LOOK_SECONDS = 10.0
+"""Between two looks at what must not last."""
 _SETTLE_SECONDS = 600.0
 """A job may be over before all of its pods are: workers go on when their master has succeeded."""
 
@@ -94,28 +101,33 @@ class World:
         self._tasks = tasks
         self._complaints = complaints
         self._chance = random.Random(plan.seed)  # noqa: S311  a simulation
-        self._gangs = Gangs(clock)
-        self.ledger = Ledger((Capacity(clock), Quota(clock), Attempts(), Evictions(), self._gangs))
+        self._troubles = Troubles(clock)
+        quota, gangs = Quota(clock), Gangs(clock, self._troubles)
+        beliefs = Beliefs(clock, self._troubles, quota, self._deciding)
+        self._lasting = (gangs, beliefs)
+        self.ledger = Ledger(
+            (Capacity(clock), quota, Attempts(), Evictions(), gangs, beliefs, Turns(clock, self._troubles))
+        )
         self._tape = Tape(self._committed)
         self._alarm = asyncio.Event()
         self._weather = Weather()
         self._server = Server(self._tape, clock, self._chance, tasks)
+        self._extender = Extender(self._connection())
         self._nodes = {f"n{number}": shape for number, shape in enumerate(plan.nodes)}
-        self._fleet = Fleet(Connection(self._server, self._weather), clock, self._nodes)
-        self._user = Connection(self._server, self._weather)
+        self._fleet = Fleet(self._connection(), clock, self._nodes, plan.renews)
+        self._users = Users(self._connection(), clock)
         self._admin = Connection(self._server, Weather())
         self._processes: list[tuple[Process, asyncio.Task[None]]] = []
         self._started = 0
         self._underway: dict[asyncio.Task[None], None] = {}
         self._triggers: list[tuple[int, Callable[[], None]]] = []
-        self._acknowledged: dict[int, tuple[Kind, Key]] = {}
-        self._withdrawn: set[int] = set()
         self._happened: Counter[str] = Counter()
 
     async def live(self) -> Outcome:
         lasting = [self._tasks.create_task(self._prepare(), name="simulation: preparing")]
         await lasting[0]
         lasting.append(self._tasks.create_task(self._fleet.run(), name="simulation: agents"))
+        lasting.append(self._tasks.create_task(self._look_for_ever(), name="simulation: looking"))
         history = self._tasks.create_task(self._history(), name="simulation: history")
         alarm = self._tasks.create_task(_wait(self._alarm), name="simulation: alarm")
         await asyncio.wait([history, alarm], return_when=asyncio.FIRST_COMPLETED)
@@ -130,6 +142,9 @@ class World:
             self._plan, violation, self._tape.digest(), seconds, self.ledger.commits, self._happened, self._tape.records
         )
 
+    def _connection(self) -> Connection:
+        return Connection(self._server, self._weather)
+
     # Before
 
     async def _prepare(self) -> None:
@@ -138,10 +153,11 @@ class World:
         writes: list[Write] = []
         for name, shape in self._nodes.items():
             writes += registration(name, shape, now)
-        documents = [loads.a_flavor(FLAVOR)]
+        documents = [orders.flavor(), *mixes.job_templates()]
         documents += [loads.a_priority_class(name, value) for name, value in loads.PRIORITIES.items()]
+        documents += map(orders.volcano_queue, self._plan.volcano_queues)
         for queue in self._plan.queues:
-            documents += [cluster_queue(queue), loads.a_local_queue(queue.name, queue.name)]
+            documents += [orders.cluster_queue(queue), loads.a_local_queue(queue.name, queue.name)]
         writes += [Create(REGISTRY.by_document(found["apiVersion"], found["kind"]), found) for found in documents]
         for write in writes:
             await write_one(self._admin, write)
@@ -150,11 +166,25 @@ class World:
 
     def _start_process(self, number: int) -> tuple[Process, asyncio.Task[None]]:
         self._started += 1
-        connection = Connection(self._server, self._weather)
+        connection = self._connection()
         identity = f"process-{number}-{self._started}"
         is_elected = self._plan.processes > 1
-        process = Process(identity, connection, self._clock, self._assemble, is_elected=is_elected)
+        process = Process(
+            identity, connection, self._clock, self._assemble, self._make_scheduler, is_elected=is_elected
+        )
         return process, self._tasks.create_task(process.run(), name=identity)
+
+    def _make_scheduler(self, store: Store) -> SchedulingController:
+        return SchedulingController(
+            store, self._clock, self._make_engine, uses_threads=False, connect=self._extender.connect
+        )
+
+    def _make_engine(self) -> Engine:
+        shape = self._plan.extender
+        return default_engine() if shape is None else extenders.engine(shape)
+
+    def _deciding(self) -> Sequence[QuotaEngine]:
+        return [process.quota.engine for process, _ in self._processes if process.is_leading]
 
     # While it lasts
 
@@ -167,30 +197,39 @@ class World:
         for act in due:
             act()
 
+    async def _look_for_ever(self) -> None:
+        """At what no commit shows: that something which should have happened did not."""
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            for found in (self._complaints.first, *(invariant.overdue() for invariant in self._lasting)):
+                if found is not None:
+                    self._accuse(found)
+
     async def _history(self) -> Violation | None:
-        for number, event in enumerate(self._plan.events):
+        for event in self._plan.events:
             await self._clock.sleep(max(0.0, event.at - self._clock.monotonic()))
             self._happened[type(event).__name__] += 1
-            self._begin(number, event)
+            self._begin(event)
         while self._underway:
             await asyncio.wait(self._underway)
         self._triggers = []
         return await self._come_to_rest()
 
-    def _begin(self, number: int, event: Event) -> None:
+    def _begin(self, event: Event) -> None:
         match event:
             case Submit():
-                self._go(self._submit(number, event))
+                self._go(self._submit(event))
             case Withdraw():
-                self._go(self._withdraw(event.number))
-            case ChangeQuota():
-                self._go(self._change_quota(event))
-            case CordonNode():
-                self._go(self._cordon(event))
-            case _:
+                self._go(self._users.withdraw(event.name))
+            case LoseNode() | RestartAgent() | CrashPod() | JumpClock() | BotherExtender():
+                self._strike_outside(event)
+            case CrashPart() | CrashProcess() | CrashServer() | CutOff() | Storm() | FullDisk():
                 self._strike(event)
+            case _:
+                self._go(self._carry_out(event))
 
-    def _strike(self, event: Fault) -> None:
+    def _strike(self, event: CrashPart | CrashProcess | CrashServer | CutOff | Storm | FullDisk) -> None:
+        """What the control plane suffers."""
         match event:
             case CrashPart():
                 self._after(event.commits, lambda: self._crash_part(event.part))
@@ -202,18 +241,30 @@ class World:
                 self._go(self._cut_off(event))
             case Storm():
                 self._weather.begin(event)
-                self._go(self._later(event.seconds, lambda: self._weather.end(event)))
+                self._suffer(event.seconds, lambda: self._weather.end(event))
             case FullDisk():
                 self._tape.is_full = True
-                self._go(self._later(event.seconds, self._empty_disk))
+                self._suffer(event.seconds, self._empty_disk)
+
+    def _strike_outside(self, event: LoseNode | RestartAgent | CrashPod | JumpClock | BotherExtender) -> None:
+        """What those suffer whom it deals with."""
+        match event:
             case LoseNode():
                 node = self._node(event.node)
                 self._fleet.lose(node, reboots=event.reboots)
+                self._go(self._later(event.seconds, lambda: self._fleet.bring_back(node)))
+            case RestartAgent():
+                node = self._node(event.node)
+                self._fleet.lose(node, reboots=not event.adopts)
                 self._go(self._later(event.seconds, lambda: self._fleet.bring_back(node)))
             case CrashPod():
                 self._fleet.crash_pod(event.share)
             case JumpClock():
                 self._clock.jump(event.seconds)
+                self._troubles.strike()
+            case BotherExtender():
+                self._extender.mood.begin(event)
+                self._suffer(event.seconds, lambda: self._extender.mood.end(event))
 
     def _node(self, number: int) -> str:
         return f"n{number % len(self._nodes)}"
@@ -234,43 +285,37 @@ class World:
         await self._clock.sleep(seconds)
         act()
 
+    def _suffer(self, seconds: float, end: Callable[[], None]) -> None:
+        self._go(self._suffering(seconds, end))
+
+    async def _suffering(self, seconds: float, end: Callable[[], None]) -> None:
+        with self._troubles.lasting():
+            await self._later(seconds, end)
+
     def _empty_disk(self) -> None:
         self._tape.is_full = False
 
-    # Users
+    # People
 
-    async def _submit(self, number: int, event: Submit) -> None:
-        document = document_of(event)
-        kind = REGISTRY.by_document(document["apiVersion"], document["kind"])
-        key = Key(document["metadata"]["namespace"], document["metadata"]["name"])
-        await self._insist(Create(kind, document))
-        self._acknowledged[number] = (kind, key)
+    async def _submit(self, event: Submit) -> None:
+        kind, key = await self._users.submit(event)
         if key not in self.ledger.objects.get(kind, {}) and kind is not core.POD:
             self._accuse(Violation("acknowledged", f"{kind.name} {key} was acknowledged and is not there"))
 
-    async def _withdraw(self, number: int) -> None:
-        found = self._acknowledged.get(number)
-        if found is not None:
-            self._withdrawn.add(number)
-            await self._insist(Delete(*found, propagation="Background"))
-
-    async def _insist(self, write: Write) -> None:
-        """Until there is an answer. One that says it has been done already is as good."""
-        while True:
-            try:
-                await write_one(self._user, write)
-            except (errors.AlreadyExists, errors.NotFound):
-                return
-            except (errors.ApiError, OSError) as error:
-                if isinstance(error, errors.Invalid | errors.BadRequest):
-                    raise
-                await self._clock.sleep(1.0)
-            else:
-                return
+    async def _carry_out(self, order: Order) -> None:
+        carrying = orders.carrying(order, self._plan)
+        if carrying is None:
+            return
+        for write in carrying.out:
+            await insist(self._admin, self._clock, write)
+        await self._clock.sleep(order.seconds)
+        for write in carrying.back:
+            await insist(self._admin, self._clock, write)
 
     # Machines
 
     def _crash_part(self, number: int) -> None:
+        self._troubles.strike()
         for process, _ in self._processes:
             if process.is_leading:
                 process.crash_part(number)
@@ -281,7 +326,8 @@ class World:
             return  # before it could start again
         process.connection.is_dead = True
         task.cancel()
-        await self._clock.sleep(event.seconds)
+        with self._troubles.lasting():
+            await self._clock.sleep(event.seconds)
         self._processes[event.process] = self._start_process(event.process)
 
     def _crash_server(self, event: CrashServer) -> None:
@@ -290,9 +336,10 @@ class World:
             self._go(self._restart_server(event.seconds))
 
     async def _restart_server(self, seconds: float) -> None:
-        await self._clock.sleep(seconds)
-        await self._server.start()
-        await self._compare_with_ledger(self._server.reach())
+        with self._troubles.lasting():
+            await self._clock.sleep(seconds)
+            await self._server.start()
+            await self._compare_with_ledger(self._server.reach())
 
     async def _compare_with_ledger(self, store: Store) -> None:
         """Restarting from the journal gives the state that was there."""
@@ -306,27 +353,9 @@ class World:
     async def _cut_off(self, event: CutOff) -> None:
         connection = self._processes[event.process][0].connection
         connection.is_cut = True
-        await self._clock.sleep(event.seconds)
+        with self._troubles.lasting():
+            await self._clock.sleep(event.seconds)
         connection.is_cut = False
-
-    # Administrators
-
-    async def _change_quota(self, event: ChangeQuota) -> None:
-        queue = self._plan.queues[event.queue % len(self._plan.queues)]
-        changed = QueueShape(
-            queue.name, queue.cpus, int(queue.gpus * event.share), queue.cohort, queue.borrowing, queue.lending
-        )
-        for shape in (changed, queue):
-            groups = cluster_queue(shape)["spec"]["resourceGroups"]
-            await self._insist(Patch(kueue.CLUSTER_QUEUE, Key("", queue.name), {"spec": {"resourceGroups": groups}}))
-            if shape is changed:
-                await self._clock.sleep(event.seconds)
-
-    async def _cordon(self, event: CordonNode) -> None:
-        key = Key("", self._node(event.node))
-        await self._insist(Patch(core.NODE, key, {"spec": {"unschedulable": True}}))
-        await self._clock.sleep(event.seconds)
-        await self._insist(Patch(core.NODE, key, {"spec": {"unschedulable": None}}))
 
     # In the end
 
@@ -336,12 +365,11 @@ class World:
 
     async def _come_to_rest(self) -> Violation | None:
         """Nothing happens any more: every job must end, and nothing may be left of it."""
-        patience = self._clock.monotonic() + self._plan.patience
-        while (late := self._unfinished()) and self._clock.monotonic() < patience:
-            await self._clock.sleep(_LOOK_SECONDS)
-            found = self._complaints.first or self._gangs.overdue()
-            if found is not None:
-                return found
+        now, patience = self._clock.now(), self._clock.monotonic() + self._plan.patience
+        late = await self._wait_for_all(now, patience)
+        if not late:
+            await self._users.stop_schedules()
+            late = await self._wait_for_all(now, patience)
         if late:
             kind, key = late[0]
             message = (
@@ -350,25 +378,18 @@ class World:
             return Violation("liveness", message, (Place(kind.resource, key),))
         patience = self._clock.monotonic() + _SETTLE_SECONDS
         while (left := leftovers(self.ledger, self._fleet.running)) and self._clock.monotonic() < patience:
-            await self._clock.sleep(_LOOK_SECONDS)
+            await self._clock.sleep(LOOK_SECONDS)
         return self._complaints.first or left
 
-    def _unfinished(self) -> list[tuple[Kind, Key]]:
-        return [
-            (kind, key)
-            for number, (kind, key) in self._acknowledged.items()
-            if number not in self._withdrawn and not is_over(kind, self.ledger.objects.get(kind, {}).get(key))
-        ]
+    async def _wait_for_all(self, since: Instant, patience: float) -> list[tuple[Kind, Key]]:
+        """Those that are not over by then."""
+        while (late := self._unfinished(since)) and self._clock.monotonic() < patience:
+            await self._clock.sleep(LOOK_SECONDS)
+        return late
 
-
-def cluster_queue(shape: QueueShape) -> Document:
-    gpus: Document = {"name": loads.GPU, "nominalQuota": str(shape.gpus)}
-    if shape.cohort and shape.borrowing is not None:
-        gpus["borrowingLimit"] = str(shape.borrowing)
-    if shape.cohort and shape.lending is not None:
-        gpus["lendingLimit"] = str(shape.lending)
-    quotas = [{"name": "cpu", "nominalQuota": str(shape.cpus)}, gpus]
-    return loads.a_cluster_queue(shape.name, quotas, FLAVOR, shape.cohort, preempts=shape.preempts)
+    def _unfinished(self, since: Instant) -> list[tuple[Kind, Key]]:
+        wanted = self._users.wanted()
+        return [(kind, key) for kind, key in wanted if not is_over(kind, self.ledger.find(kind, key), since)]
 
 
 def _raw(objects: dict[Key, Object], key: Key) -> bytes | None:

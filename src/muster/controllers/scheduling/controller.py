@@ -14,9 +14,10 @@ from muster.api import core, volcano
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.cluster.state import FINISHED
+from muster.controllers.extenders import ExtenderClient
 from muster.controllers.scheduling.binder import Binder
 from muster.controllers.scheduling.cycles import Cycles
-from muster.controllers.scheduling.extended import Extenders
+from muster.controllers.scheduling.extended import Connect, Extenders
 from muster.controllers.scheduling.holding import Holding
 from muster.controllers.scheduling.reporter import Reporter
 from muster.placement.engine import KINDS, Engine, Faulted
@@ -39,19 +40,29 @@ MakeEngine = Callable[[], Engine]
 
 
 class SchedulingController:
-    """`make_engine` gives a fresh engine for each run: everything in it is rebuilt from the store."""
+    """`make_engine` gives a fresh engine for each run: everything in it is rebuilt from the store. `connect`: how its
+    extenders are reached."""
 
-    def __init__(self, store: Store, clock: Clock, make_engine: MakeEngine, *, uses_threads: bool = True) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        make_engine: MakeEngine,
+        *,
+        uses_threads: bool = True,
+        connect: Connect = ExtenderClient.of,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._make_engine = make_engine
         self._uses_threads = uses_threads
+        self._connect = connect
         self._logbook: Logbook | None = None
 
     async def run(self) -> None:
         engine = self._make_engine()
         self._logbook = Logbook(engine)
-        await _Run(self._store, self._clock, engine, self._uses_threads).run()
+        await _Run(self._store, self._clock, engine, self._uses_threads, self._connect).run()
 
     def decisions(self) -> Iterator[bytes]:
         """The log of this run's decisions, a line each, for `muster replay`."""
@@ -59,7 +70,7 @@ class SchedulingController:
 
 
 class _Run:
-    def __init__(self, store: Store, clock: Clock, engine: Engine, uses_threads: bool) -> None:
+    def __init__(self, store: Store, clock: Clock, engine: Engine, uses_threads: bool, connect: Connect) -> None:
         self._clock = clock
         self._engine = engine
         self._uses_threads = uses_threads
@@ -71,7 +82,7 @@ class _Run:
             informer.on_event(self._heard)
         self._events = EventRecorder(store, clock, "muster-scheduler")
         self._reporter = Reporter(store, clock, self._events, self._pod)
-        self._extenders = Extenders.of(engine, store, clock, self._last, uses_threads)
+        self._extenders = Extenders.of(engine, store, clock, self._last, uses_threads, connect)
         cycles = Cycles(engine.scheduler.profile_of, self._extenders)
         self._binder = Binder(store, clock, engine, self._reporter, cycles, self._last, self._news)
         self._holding = Holding(engine, clock, self._reporter)

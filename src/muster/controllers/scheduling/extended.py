@@ -5,12 +5,12 @@ Nothing here raises: what an extender does or fails to do is the affair of the p
 
 import asyncio
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
 from muster.api import core, errors
-from muster.api.errors import ApiError
+from muster.api.errors import ApiError, FieldError
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
@@ -18,7 +18,7 @@ from muster.cluster.pods import PodInfo
 from muster.controllers.extenders import ExtenderClient
 from muster.placement import advising, extending
 from muster.placement.engine import Engine, Faulted
-from muster.placement.extending import Ask, Documents, Failed, FromColumns, Reply
+from muster.placement.extending import Ask, Documents, ExtenderConfig, Failed, FromColumns, Reply
 from muster.placement.queueing.entities import Queued
 from muster.placement.scheduling import Decision
 from muster.runtime.clock import Clock
@@ -26,6 +26,20 @@ from muster.store.protocol import Store
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+class Client(Protocol):
+    """Whoever carries questions to extenders; an async context manager."""
+
+    async def ask(self, ask: Ask) -> Reply: ...
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(self, *raised: object) -> None: ...
+
+
+Connect: TypeAlias = Callable[[Sequence[ExtenderConfig]], Client | list[FieldError]]
+"""Makes a client for these extenders, or says what is wrong with their settings."""
 
 
 class _Whole:
@@ -56,7 +70,7 @@ class Extenders:
     def __init__(
         self,
         engine: Engine,
-        client: ExtenderClient,
+        client: Client,
         store: Store,
         clock: Clock,
         documents: Documents,
@@ -78,11 +92,12 @@ class Extenders:
         clock: Clock,
         objects: Mapping[tuple[Kind, Key], Object],
         uses_threads: bool,
+        connect: Connect = ExtenderClient.of,
     ) -> "Extenders | None":
         """Those of the engine; None where it has none. `objects`: all that is known, kept up to date."""
         if not engine.extending.extenders:
             return None
-        client = ExtenderClient.of(engine.extending.extenders)
+        client = connect(engine.extending.extenders)
         if isinstance(client, list):
             raise errors.invalid("KubeSchedulerConfiguration", "extenders", client)
         return cls(engine, client, store, clock, _Whole(engine, objects), uses_threads)
