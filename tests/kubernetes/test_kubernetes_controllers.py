@@ -181,6 +181,34 @@ async def test_a_job_that_is_preempted_starts_again_elsewhere(desk: Desk, cluste
         await desk.wait("condition=Complete", "job/patient")
 
 
+async def test_pods_in_a_queue_go_where_the_topology_assignment_sends_them(
+    desk: Desk, cluster: Cluster, machines: Machines
+) -> None:
+    name = f"q-{desk.namespace}"
+    racks = {await machines.node(gpus=1, labels={"rack": rack, "pool": name}): rack for rack in ("r1", "r1", "r2")}
+    topology: Document = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Topology",
+        "metadata": {"name": name},
+        "spec": {"levels": [{"nodeLabel": "rack"}, {"nodeLabel": "kubernetes.io/hostname"}]},
+    }
+    flavor, *queues = quota(name, 3, "")
+    flavor["spec"] = {"nodeLabels": {"pool": name}, "topologyName": name}
+    together = {"kueue.x-k8s.io/podset-required-topology": "rack"}
+    job = a_job("close", name, "sleep 3", gpus=1)
+    job["spec"] |= {"parallelism": 2, "completions": 2}
+    job["spec"]["template"]["metadata"] = {"annotations": together}
+    lone = a_pod("lone", "sleep 3", gpus=1, labels={QUEUE: name})
+    async with controlling(cluster, webhooks=True):
+        await desk.apply(topology, flavor, *queues)
+        await desk.apply(job, lone)
+        await desk.wait("condition=Complete", "job/close")
+        await desk.wait("jsonpath={.status.phase}=Succeeded", "pod/lone")
+        pods = (await desk.get("pods", "-l", "job-name=close"))["items"]
+        assert [racks[pod["spec"]["nodeName"]] for pod in pods] == ["r1", "r1"]
+        assert all("kubernetes.io/hostname" in pod["spec"]["nodeSelector"] for pod in pods)
+
+
 async def test_a_gang_of_volcano_starts_whole_and_a_flow_follows_its_jobs(
     desk: Desk, cluster: Cluster, machines: Machines
 ) -> None:
