@@ -24,6 +24,11 @@ _FLAGS: Mapping[str, str] = {
     "tls_cert": "security.tls.cert",
     "tls_key": "security.tls.key",
 }
+file_option = click.option(
+    "--config",
+    metavar="FILE",
+    help="Settings of the platform, instead of `platform` in the configuration file. [env: MUSTER_CONFIG]",
+)
 _OPTIONS = (
     click.option("--host", metavar="ADDRESS", help="The address to listen on. [default: 127.0.0.1]"),
     click.option(
@@ -37,11 +42,7 @@ _OPTIONS = (
     starting.scheduler_option,
     starting.quota_option,
     starting.admission_option,
-    click.option(
-        "--config",
-        metavar="FILE",
-        help="Settings of the platform, instead of `platform` in the configuration file. [env: MUSTER_CONFIG]",
-    ),
+    file_option,
     click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="One setting: log.level=debug."),
     click.option("--print-config", is_flag=True, help="Print the settings, secrets hidden, and do nothing else."),
 )

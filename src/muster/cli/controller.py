@@ -32,6 +32,7 @@ class _Options:
     scheduler_config: str | None
     quota_config: str | None
     admission_config: str | None
+    config: str | None
     quiet: bool
     verbose: bool
 
@@ -83,6 +84,7 @@ class _Options:
 @starting.scheduler_option
 @starting.quota_option
 @starting.admission_option
+@configuring.file_option
 @starting.quiet_option
 @starting.verbose_option
 def command(**options: raw.JSON) -> None:
@@ -121,11 +123,11 @@ def _settings(asked: _Options, is_in_pod: bool) -> ControllerSettings:
     if asked.webhook_url and not asked.webhook_url.startswith("https://"):
         raise errors.BadRequest(f"--webhook-url {asked.webhook_url!r}: API servers ask over https:// only")
     webhooks = None if asked.webhook_port is None else WebhookSettings(host, asked.webhook_port, asked.webhook_url)
-    files = {name: getattr(asked, name) for name in ("scheduler_config", "quota_config", "admission_config")}
+    flags = ("scheduler_config", "quota_config", "admission_config", "config")
     return ControllerSettings(
         namespace=asked.namespace,
         ownership=Ownership(Unlabelled(asked.unlabelled)),
-        platform=configuring.settings(files),
+        platform=configuring.settings({name: getattr(asked, name) for name in flags}),
         host=host,
         metrics_port=asked.metrics_port,
         webhooks=webhooks,
