@@ -23,6 +23,11 @@ _READY_SECONDS = 40.0
 _WEBHOOKS = (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS)
 
 
+def a_name() -> str:
+    """Of a node, which no other has had."""
+    return f"node-{secrets.token_hex(3)}"
+
+
 @dataclass
 class _Process:
     line: list[str]
@@ -42,13 +47,17 @@ class Machines:
 
     async def node(self, *, gpus: int = 0, labels: Mapping[str, str] | None = None) -> str:
         """The name of a new one, once it takes pods."""
-        name = f"node-{secrets.token_hex(3)}"
         told = [word for key, value in (labels or {}).items() for word in ("--label", f"{key}={value}")]
-        line = self._muster("agent", "--name", name, "--host", "127.0.0.1", "--fake-gpus", str(gpus), *told)
-        self.known[name] = _Process([*line, "--data", str(self.home / name)], lambda: self._is_fit(name))
+        name = a_name()
+        await self.join(name, "--fake-gpus", str(gpus), *told, configuration=self.configuration)
+        return name
+
+    async def join(self, name: str, *arguments: str, configuration: Path) -> None:
+        """A node whose agent is whom that configuration says."""
+        line = [*MUSTER, "agent", "--name", name, "--host", "127.0.0.1", "--data", str(self.home / name), *arguments]
+        self.known[name] = _Process([*line, "--kubeconfig", str(configuration)], lambda: self._is_fit(name))
         self.nodes.append(name)
         await self.start(name)
-        return name
 
     async def controller(self, *, is_mortal: bool = False) -> str:
         """`muster controller` with webhooks, once these are registered. It needs our kinds. `is_mortal`: to be killed,
@@ -57,15 +66,12 @@ class Machines:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
         address = ("--webhook-port", str(port), "--webhook-url", f"https://127.0.0.1:{port}")
-        line = self._muster("controller", "--metrics-port", "0", *address)
+        line = [*MUSTER, "controller", "--metrics-port", "0", *address, "--kubeconfig", str(self.configuration)]
         if is_mortal:
             line = [sys.executable, "-m", "tests.kubernetes.mortal_controller", str(self.configuration), str(port)]
         self.known["controller"] = _Process(line, lambda: self._is_asked_at(port))
         await self.start("controller")
         return "controller"
-
-    def _muster(self, *arguments: str) -> list[str]:
-        return [*MUSTER, *arguments, "--kubeconfig", str(self.configuration)]
 
     async def start(self, name: str) -> None:
         """For the first time, or once again; returns when it is up."""

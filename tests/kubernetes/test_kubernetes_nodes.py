@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 from tests.e2e.kubectl_runner import Kubectl
-from tests.kubernetes.machines import Machines
+from tests.kubernetes import node_identities
+from tests.kubernetes.machines import Machines, a_name
 
 
 def a_pod(name: str, node: str, script: str, **spec: object) -> str:
@@ -83,6 +85,27 @@ async def test_pods_run_on_while_their_agent_is_away(kubectl: Kubectl, namespace
     await machines.start(node)
     await until(kubectl, namespace, "jsonpath={.status.phase}=Succeeded", "pod/steady")
     assert await kubectl("logs", "-n", namespace, "steady") == "done\n"
+
+
+async def test_a_kubelets_own_rights_are_enough(
+    kubectl: Kubectl, namespace: str, machines: Machines, tmp_path: Path
+) -> None:
+    node = a_name()
+    configuration = await node_identities.configuration_of(node, kubectl, tmp_path)
+    authority = await node_identities.client_authority(kubectl, tmp_path)
+    await machines.join(node, "--client-ca", str(authority), configuration=configuration)
+    await kubectl("create", "-n", namespace, "configmap", "settings", "--from-literal=word=hello")
+    reading = [{"name": "WORD", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "word"}}}]
+    container = {"name": "main", "image": "host", "command": ["sh", "-c", "echo $WORD"], "env": reading}
+    await kubectl("apply", "-n", namespace, "-f", "-", stdin=a_pod("modest", node, "", containers=[container]))
+    await until(kubectl, namespace, "jsonpath={.status.phase}=Succeeded", "pod/modest")
+    assert await kubectl("logs", "-n", namespace, "modest") == "hello\n"
+    broken = {"name": "main", "image": "host", "command": ["/nowhere"]}
+    await kubectl("apply", "-n", namespace, "-f", "-", stdin=a_pod("broken", node, "", containers=[broken]))
+    await until(kubectl, namespace, "jsonpath={.status.phase}=Failed", "pod/broken")
+    await kubectl("wait", "-n", namespace, "--for=create", "--timeout=20s", "events", "--field-selector=reason=Failed")
+    await kubectl("delete", "-n", namespace, "--timeout=30s", "pods", "modest", "broken")
+    assert "forbidden" not in machines.said().lower()
 
 
 @pytest.mark.parametrize("controller", ["deployment", "job"])
