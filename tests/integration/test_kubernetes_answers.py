@@ -151,7 +151,7 @@ async def test_a_server_in_trouble_is_unavailable_whatever_it_calls_it():
         failure(500, "InternalError", 'failed calling webhook "x.example": connection refused'),
         failure(500, "", "etcdserver: leader changed"),
         answer(b"<html>bad gateway</html>", 502),
-        answer(b"<html>login</html>", 200),
+        *[answer(b"<html>login</html>", 200) for _ in range(4)],
     )
     async with store_of(server) as store:
         for message in ("failed calling webhook", "leader changed", "answered 502"):
@@ -160,6 +160,10 @@ async def test_a_server_in_trouble_is_unavailable_whatever_it_calls_it():
             assert message in error.message
         with pytest.raises(errors.Unavailable, match="not what was asked for"):
             await store.list(MAPS)
+        with pytest.raises(errors.Unavailable, match="not what was asked for"):
+            await store.get(core.CONFIG_MAP, AT)
+        assert isinstance(await refusal(store, A_MAP), errors.Unavailable)
+        assert isinstance(await refusal(store, Delete(core.CONFIG_MAP, AT)), errors.Unavailable)
 
 
 async def test_leases_are_renewed_while_other_writes_wait():

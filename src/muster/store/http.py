@@ -6,7 +6,6 @@ A patch names the version that it was based on in a header, and every write is a
 import ssl
 from dataclasses import replace
 
-from muster.api.objects import Object
 from muster.store import wire
 from muster.store.connection import Connection, Response
 from muster.store.credentials import Credential, FileCredentials
@@ -34,7 +33,7 @@ class HttpStore(RemoteStore):
 
     def _written(self, write: Write, response: Response, *, is_new: bool) -> Written:
         return Written(
-            Object(write.kind, response.body),
+            wire.object_of(write.kind, response.body),
             is_gone=response.headers.get("X-Muster-Gone") == "true",
             is_new=is_new,
             warnings=wire.warnings(response.headers.getall("Warning", ())),

@@ -129,12 +129,12 @@ class KubernetesStore(RemoteStore):
             case Bind():
                 return Written(_bound(write), warnings=warnings)
             case Delete():
-                answer = _status_decoder.decode(response.body)
+                answer = wire.decode(_status_decoder, response.body)
                 if answer.kind == "Status":
                     uid = answer.details.uid or write.uid or ""
                     # An eviction is answered so as well, and a pod that runs takes its time to go.
                     return Written(_last_known(write, uid), is_gone=not write.within_budgets, warnings=warnings)
-        found = Object(write.kind, response.body)
+        found = wire.object_of(write.kind, response.body)
         is_gone = (isinstance(write, Delete) or found.is_terminating) and not _is_held(found)
         return Written(found, is_gone, is_new, warnings)
 

@@ -52,7 +52,7 @@ class RemoteStore(ABC):
 
     async def get(self, kind: Kind, key: Key) -> Object:
         response = await self._ask(kind, wire.Request("GET", wire.path_of(kind, key)))
-        return Object(kind, response.body)
+        return wire.object_of(kind, response.body)
 
     async def list(self, selection: Selection, *, limit: int = 0, token: str = "") -> Page:
         if selection.labels.nothing:

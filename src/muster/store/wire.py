@@ -212,13 +212,13 @@ _line_decoder = msgspec.json.Decoder(_Line)
 
 
 def page(kind: Kind, body: bytes) -> Page:
-    found = _decode(_list_decoder, body)
+    found = decode(_list_decoder, body)
     # Kubernetes says what its own kinds are once for the whole list; an object alone must say it again.
     untold = b'{"metadata":'
     told = f'{{"kind":"{kind.name}","apiVersion":"{kind.api_version}",'.encode()
     items = [_lean(bytes(item)) for item in found.items or ()]
     return Page(
-        [Object(kind, told + item[1:] if item.startswith(untold) else item) for item in items],
+        [object_of(kind, told + item[1:] if item.startswith(untold) else item) for item in items],
         Revision(int(found.metadata.resource_version)),
         found.metadata.continue_,
         found.metadata.remaining_item_count,
@@ -227,11 +227,11 @@ def page(kind: Kind, body: bytes) -> Page:
 
 def event(kind: Kind, line: bytes) -> Event:
     """Raises what an ERROR among the events says."""
-    found = _decode(_line_decoder, line)
+    found = decode(_line_decoder, line)
     encoded = bytes(found.object)
     if found.type == "ERROR":
         raise error(kind, encoded, 500)
-    made = Object(kind, _lean(encoded))
+    made = object_of(kind, _lean(encoded))
     revision = Revision(made.revision)
     if found.type == Change.BOOKMARK.value:
         return Event(Change.BOOKMARK, None, revision)
@@ -241,7 +241,7 @@ def event(kind: Kind, line: bytes) -> Event:
 def _lean(encoded: bytes) -> bytes:
     """Without `metadata.managedFields`: half of what a cluster's objects are, kept in copies of whole kinds, and nobody
     here reads it. Cut out of the text, for to encode the rest again would cost more than all else."""
-    value = bytes(_managed_decoder.decode(encoded).metadata.managed_fields)
+    value = bytes(decode(_managed_decoder, encoded).metadata.managed_fields)
     if not value:
         return encoded
     field = b'"managedFields":' + value
@@ -256,12 +256,23 @@ def _lean(encoded: bytes) -> bytes:
     return encoded[:start] + encoded[end:]
 
 
-def _decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
+def object_of(kind: Kind, body: bytes) -> Object:
+    try:
+        return Object(kind, body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _strange(error) from error
+
+
+def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        # Something between us and the server answers in its place, or the connection mixes things up.
-        raise errors.Unavailable(f"the server's answer is not what was asked for: {error}") from error
+        raise _strange(error) from error
+
+
+def _strange(error: Exception) -> errors.Unavailable:
+    """Something between us and the server answers in its place."""
+    return errors.Unavailable(f"the server's answer is not what was asked for: {error}")
 
 
 def warnings(headers: Sequence[str]) -> tuple[str, ...]:
