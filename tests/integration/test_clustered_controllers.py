@@ -7,14 +7,17 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from muster.api import coordination, core, errors, kueue, volcano
+from muster.api import coordination, core, errors, kueue, storage, volcano
+from muster.api.everything import REGISTRY
 from muster.api.kueue import names as kueue_names
 from muster.api.objects import Key
 from muster.api.ownership import Ownership, Unlabelled
+from muster.api.registry import Registry
 from muster.assembly import clustered
 from muster.assembly.clustered import ControllerSettings, Running
 from muster.runtime.clock import SystemClock
 from muster.store.embedded import EmbeddedStore
+from muster.store.journal import NoJournal
 from muster.store.protocol import Create, Patch, Selection, Store, write_one
 from muster.testing.builders import a_node, a_pod
 
@@ -23,7 +26,8 @@ LEASE = Key("muster-system", "muster-controller")
 
 @pytest.fixture
 async def store() -> AsyncIterator[EmbeddedStore]:
-    async with EmbeddedStore.in_memory(clock=SystemClock()) as store:
+    kinds = Registry((*REGISTRY.kinds, storage.PERSISTENT_VOLUME))
+    async with EmbeddedStore(NoJournal(), clock=SystemClock(), registry=kinds) as store:
         await write_one(store, Create(core.NAMESPACE, {"metadata": {"name": "muster-system"}}))
         yield store
 
@@ -138,3 +142,35 @@ async def test_quota_admits_a_pod_by_taking_its_gate_away(store: EmbeddedStore) 
 
 async def _is_true(found: Awaitable[str]) -> bool:
     return bool(await found)
+
+
+async def test_a_claim_that_waits_for_a_node_is_told_which_and_its_pod_is_bound_after_it(store: EmbeddedStore) -> None:
+    disk = {"metadata": {"name": "disk"}, "provisioner": "disks.dev", "volumeBindingMode": "WaitForFirstConsumer"}
+    spec = {"storageClassName": "disk", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"metadata": {"name": "data", "namespace": "default"}, "spec": spec}
+    await store.write([Create(storage.STORAGE_CLASS, disk), Create(core.PERSISTENT_VOLUME_CLAIM, claim)])
+    await write_one(store, Create(core.NODE, a_node("n").cpu(8).document()))
+    key = Key("default", "data")
+
+    async def chosen() -> str:
+        annotations = (await store.get(core.PERSISTENT_VOLUME_CLAIM, key)).meta.annotations or {}
+        return annotations.get("volume.kubernetes.io/selected-node", "")
+
+    async def give_up() -> None:
+        body = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": None}}}
+        await write_one(store, Patch(core.PERSISTENT_VOLUME_CLAIM, key, body))
+
+    async with controller(store):
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+        pod = a_pod("p").cpu(1).set("muster", "spec", "schedulerName").set(volumes, "spec", "volumes")
+        await write_one(store, Create(core.POD, pod.document()))
+        await until(lambda: _is_true(chosen()))
+        await asyncio.sleep(0.3)
+        assert await node_of(store, "p") == ""
+        await give_up()  # as a provisioner does that cannot make a volume there
+        await until(lambda: _is_true(chosen()))
+        await write_one(store, Create(storage.PERSISTENT_VOLUME, {"metadata": {"name": "v"}, "spec": {}}))
+        await write_one(store, Patch(core.PERSISTENT_VOLUME_CLAIM, key, {"spec": {"volumeName": "v"}}))
+        bound = {"status": {"phase": "Bound"}}
+        await write_one(store, Patch(core.PERSISTENT_VOLUME_CLAIM, key, bound, subresource="status"))
+        await until(lambda: _is_true(node_of(store, "p")))

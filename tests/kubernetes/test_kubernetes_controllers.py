@@ -232,6 +232,47 @@ async def test_a_gang_of_volcano_starts_whole_and_a_flow_follows_its_jobs(
         await desk.wait("jsonpath={.status.state.phase}=Succeed", "jobflow/flow")
 
 
+async def test_a_claim_that_waits_for_its_first_pod_is_bound_where_the_pod_goes(
+    desk: Desk, cluster: Cluster, machines: Machines
+) -> None:
+    node = await machines.node(gpus=1)
+    name = f"disk-{desk.namespace}"
+    storage_class = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": "test.muster.dev/disk",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
+    spec: Document = {"storageClassName": name, "accessModes": modes, "resources": {"requests": size}}
+    claim: Document = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": spec}
+    pod = a_pod("p", gpus=1, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    async with controlling(cluster):
+        await desk.apply(storage_class, claim, pod)
+        selected = "jsonpath={.metadata.annotations.volume\\.kubernetes\\.io/selected-node}=" + node
+        await desk.wait(selected, "pvc/data")
+        assert "nodeName" not in (await desk.get("pod", "p"))["spec"]
+        term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
+        volume = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {
+                "storageClassName": name,
+                "capacity": size,
+                "accessModes": modes,
+                "claimRef": {"namespace": desk.namespace, "name": "data"},
+                "hostPath": {"path": "/tmp"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+                "persistentVolumeReclaimPolicy": "Retain",
+            },
+        }
+        await desk.apply(volume)
+        await desk.wait("jsonpath={.status.phase}=Bound", "pvc/data")
+        await desk.wait(f"jsonpath={{.spec.nodeName}}={node}", "pod/p")
+
+
 async def test_mistakes_are_refused_by_field_and_a_dead_webhook_stops_no_other_pod(
     desk: Desk, cluster: Cluster, machines: Machines, store: KubernetesStore
 ) -> None:

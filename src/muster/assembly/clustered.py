@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster.api import batch, kubeflow, kueue, muster, volcano
+from muster.api import batch, kubeflow, kueue, muster, storage, volcano
 from muster.api.kinds import Kind
 from muster.api.ownership import EVERYTHING, Ownership, Unlabelled
 from muster.api.volcano.defaults import SCHEDULER as VOLCANO_SCHEDULER
@@ -48,6 +48,7 @@ _LEASE_SECONDS: Final = 15
 _FOLLOWED: Final = frozenset[Kind](
     {
         *PLACEMENT_KINDS,
+        storage.PERSISTENT_VOLUME,
         *QUOTA_KINDS,
         volcano.JOB,
         volcano.CRON_JOB,
@@ -138,7 +139,7 @@ def _serving(make_engine: MakeEngine, has_volcano: bool) -> MakeEngine:
     def make() -> Engine:
         engine = make_engine()
         named = {SCHEDULER, *engine.scheduler.profiles} - {DEFAULT_SCHEDULER}
-        engine.serves = frozenset(named if has_volcano else {*named, VOLCANO_SCHEDULER})
+        engine.share(frozenset(named if has_volcano else {*named, VOLCANO_SCHEDULER}))
         return engine
 
     return make

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from muster.api.core import PersistentVolumeClaim
 from muster.api.objects import Key
-from muster.api.storage import StorageClass
+from muster.api.storage import PersistentVolume, StorageClass
 from muster.cluster.pods import PodInfo
 
 
@@ -14,6 +14,9 @@ class Claims:
     def __init__(self) -> None:
         self._claims: dict[Key, PersistentVolumeClaim] = {}
         self._classes: dict[str, StorageClass] = {}
+        self._volumes: dict[str, PersistentVolume] = {}
+        self.are_foreign = False
+        """Whether a cluster provides for them, with volumes of its own."""
         self._users: dict[Key, dict[int, int]] = {}
         """Claim → slot → how many pods there use it."""
         self.version = 0
@@ -40,6 +43,17 @@ class Claims:
 
     def drop_class(self, name: str) -> None:
         self._classes.pop(name, None)
+        self.version += 1
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        return self._volumes.get(name)
+
+    def put_volume(self, name: str, found: PersistentVolume) -> None:
+        self._volumes[name] = found
+        self.version += 1
+
+    def drop_volume(self, name: str) -> None:
+        self._volumes.pop(name, None)
         self.version += 1
 
     def users(self, key: Key) -> Collection[int]:

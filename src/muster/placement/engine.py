@@ -4,7 +4,7 @@ It owns the cluster state, the groups, the queue and the scheduler, and has one 
 it decides it assumes at once; the shell binds, and says so where that failed.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,7 +41,7 @@ KINDS: tuple[Kind, ...] = (
     volcano.POD_GROUP,
     core.POD,
 )
-"""What the engine wants to be told of. Pods last: with all else known, the first decisions are the right ones."""
+"""What an engine of our own platform wants to be told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,7 @@ class Engine:
         self._groups_of_class: dict[str, dict[Key, Object]] = {}
         self.observer: Observer | None = None
         self.extending = Extending()
-        self.serves: frozenset[str] | None = None
-        """The `schedulerName`s of the pods that are placed here; None: whatever they name. Pods of others count as soon
-        as they have a node."""
+        self._serves: frozenset[str] | None = None
         self._assumed: dict[str, PodInfo] = {}  # by uid: what was given a node here, and not yet seen there
         self._takers = {
             core.NODE: self._node,
@@ -105,17 +103,29 @@ class Engine:
             core.SERVICE: self._service,
             storage.STORAGE_CLASS: self._storage_class,
             core.PERSISTENT_VOLUME_CLAIM: self._claim,
+            storage.PERSISTENT_VOLUME: self._volume,
             scheduling.PRIORITY_CLASS: self._priority_class,
             policy.POD_DISRUPTION_BUDGET: self._budget,
             volcano.HYPER_NODE: self._hypernode,
             volcano.POD_GROUP: self._group,
         }
 
+    def share(self, serves: frozenset[str]) -> None:
+        """The cluster has schedulers and storage of its own. `serves`: the `schedulerName`s of the pods that are placed
+        here; pods of others count as soon as they have a node."""
+        self._serves = serves
+        self.cluster.claims.are_foreign = True
+
+    @property
+    def kinds(self) -> Sequence[Kind]:
+        """What it wants to be told of. Pods last: with all else known, the first decisions are the right ones."""
+        return (storage.PERSISTENT_VOLUME, *KINDS) if self.cluster.claims.are_foreign else KINDS
+
     # What happened
 
     def take(self, old: Object | None, new: Object | None, now: float) -> None:
         """An object of one of `KINDS` came (no `old`), changed, or went (no `new`)."""
-        if self.serves is not None:
+        if self._serves is not None:
             old, new = self._of_concern(old), self._of_concern(new)
         found = new or old
         if found is None:
@@ -127,10 +137,10 @@ class Engine:
 
     def _of_concern(self, found: Object | None) -> Object | None:
         """None for a pod without a node that another scheduler looks after."""
-        if found is None or found.kind is not core.POD or self.serves is None:
+        if found is None or found.kind is not core.POD or self._serves is None:
             return found
         spec = found.read(core.Pod).spec
-        return found if spec.node_name or (spec.scheduler_name or DEFAULT_SCHEDULER) in self.serves else None
+        return found if spec.node_name or (spec.scheduler_name or DEFAULT_SCHEDULER) in self._serves else None
 
     def _node(self, old: Object | None, new: Object | None, now: float) -> None:
         if new is None:
@@ -240,6 +250,13 @@ class Engine:
         elif old is not None:
             self.cluster.claims.drop(old.key)
         self._tell("PersistentVolumeClaim", _action(old, new), old, new, now)
+
+    def _volume(self, old: Object | None, new: Object | None, now: float) -> None:
+        if new is not None:
+            self.cluster.claims.put_volume(new.key.name, new.read(storage.PersistentVolume))
+        elif old is not None:
+            self.cluster.claims.drop_volume(old.key.name)
+        self._tell("PersistentVolume", _action(old, new), old, new, now)
 
     def _priority_class(self, old: Object | None, new: Object | None, now: float) -> None:
         found = new or old

@@ -52,7 +52,7 @@ def provide(claim: PersistentVolumeClaim, classes: Mapping[str, StorageClass]) -
             "FailedBinding",
             "no persistent volumes available for this claim and no storage class is set: leave storageClassName out",
         )
-    found = classes.get(name) if name is not None else _default(classes)
+    found = classes.get(name) if name is not None else default_class(classes)
     if found is None:
         if name is None:
             return Provision()
@@ -87,6 +87,7 @@ def is_default(found: StorageClass) -> bool:
     return (found.metadata.annotations or {}).get(_IS_DEFAULT) == "true"
 
 
-def _default(classes: Mapping[str, StorageClass]) -> StorageClass | None:
+def default_class(classes: Mapping[str, StorageClass]) -> StorageClass | None:
+    """The newest of those that are marked as the default, as Kubernetes chooses."""
     marked = [found for found in classes.values() if is_default(found)]
     return max(marked, key=lambda found: (found.metadata.creation_timestamp or "", found.metadata.name), default=None)

@@ -20,7 +20,8 @@ from muster.controllers.scheduling.cycles import Cycles
 from muster.controllers.scheduling.extended import Connect, Extenders
 from muster.controllers.scheduling.holding import Holding
 from muster.controllers.scheduling.reporter import Reporter
-from muster.placement.engine import KINDS, Engine, Faulted
+from muster.controllers.scheduling.volumes import VolumeBinder
+from muster.placement.engine import Engine, Faulted
 from muster.placement.logbook import Logbook
 from muster.placement.queueing.entities import Queued
 from muster.placement.scheduling import Decision
@@ -77,13 +78,14 @@ class _Run:
         self._inbox: OrderedDict[str, tuple[Object | None, Object | None]] = OrderedDict()  # by uid: was, is
         self._last: dict[tuple[Kind, Key], Object] = {}
         self._news = asyncio.Event()
-        self._informers = [Informer(store, Selection(kind), clock=clock) for kind in KINDS]
+        self._informers = [Informer(store, Selection(kind), clock=clock) for kind in engine.kinds]
         for informer in self._informers:
             informer.on_event(self._heard)
         self._events = EventRecorder(store, clock, "muster-scheduler")
         self._reporter = Reporter(store, clock, self._events, self._pod)
         self._extenders = Extenders.of(engine, store, clock, self._last, uses_threads, connect)
-        cycles = Cycles(engine.scheduler.profile_of, self._extenders)
+        volumes = VolumeBinder(store, clock, self._last) if engine.cluster.claims.are_foreign else None
+        cycles = Cycles(engine.scheduler.profile_of, self._extenders, volumes)
         self._binder = Binder(store, clock, engine, self._reporter, cycles, self._last, self._news)
         self._holding = Holding(engine, clock, self._reporter)
 
@@ -134,10 +136,18 @@ class _Run:
         """All that was there before, and nothing is decided until it is known: pods that run count. In an order that
         does not depend on which list came first: pods that run before those that wait, and these by age, so that
         a restart costs nobody his place."""
-        self._inbox = OrderedDict(sorted(self._inbox.items(), key=_first_things_first))
+        self._inbox = OrderedDict(sorted(self._inbox.items(), key=self._first_things_first))
         while self._inbox:
             self._read_inbox()
             await asyncio.sleep(0)
+
+    def _first_things_first(self, entry: tuple[str, tuple[Object | None, Object | None]]) -> tuple[int, bool, str, int]:
+        _, (old, new) = entry
+        found = new or old
+        assert found is not None
+        is_pending = found.kind is core.POD and not found.read(core.Pod).spec.node_name
+        order = self._engine.kinds.index(found.kind)
+        return order, is_pending, found.meta.creation_timestamp or "", found.revision
 
     def _read_inbox(self) -> None:
         now = self._clock.monotonic()
@@ -208,14 +218,6 @@ class _Run:
                 await self._news.wait()
         except TimeoutError:
             return
-
-
-def _first_things_first(entry: tuple[str, tuple[Object | None, Object | None]]) -> tuple[int, bool, str, int]:
-    _, (old, new) = entry
-    found = new or old
-    assert found is not None
-    is_pending = found.kind is core.POD and not found.read(core.Pod).spec.node_name
-    return KINDS.index(found.kind), is_pending, found.meta.creation_timestamp or "", found.revision
 
 
 def _has_ended(pod: Object) -> bool:

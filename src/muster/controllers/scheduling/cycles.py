@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 from muster.cluster.pods import PodInfo
 from muster.controllers.scheduling.extended import Extenders
+from muster.controllers.scheduling.volumes import NAME as VOLUME_BINDING
+from muster.controllers.scheduling.volumes import VolumeBinder
 from muster.placement.extending import EXTENDER
 from muster.placement.framework import BindPlugin, Code, Status
 from muster.placement.profiles import DEFAULT_BINDER, Profile, name_of
@@ -66,13 +68,20 @@ ProfileOf: TypeAlias = Callable[[PodInfo], Profile]
 
 
 class Cycles:
-    def __init__(self, profile_of: ProfileOf, extenders: Extenders | None = None) -> None:
+    """`volumes`: binds claims to a cluster's own storage; None where that is done after pods are bound."""
+
+    def __init__(
+        self, profile_of: ProfileOf, extenders: Extenders | None = None, volumes: VolumeBinder | None = None
+    ) -> None:
         self._profile_of = profile_of
         self._extenders = extenders
+        self._volumes = volumes
 
     def needs_time(self, binding: Binding) -> bool:
         """Whether a plugin or an extender must be awaited before the pod is bound."""
         if self._extenders is not None and (binding.is_unasked or self._extenders.binds(binding.pod)):
+            return True
+        if self._volumes is not None and self._volumes.has_work(binding.pod):
             return True
         profile = self._profile_of(binding.pod)
         return bool(profile.pre_bind) or any(name_of(plugin) != DEFAULT_BINDER for plugin in profile.bind)
@@ -108,6 +117,9 @@ class Cycles:
             if objection is not None:
                 return Trouble(EXTENDER, objection)
             binding.is_unasked = False
+        why = await self._volumes.objection(binding.pod, binding.node) if self._volumes is not None else ""
+        if why:
+            return Trouble(VOLUME_BINDING, why)
         calling: object = None
         try:
             for preparing in self._profile_of(binding.pod).pre_bind:

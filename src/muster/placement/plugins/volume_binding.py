@@ -1,4 +1,5 @@
-"""VolumeBinding: a pod that uses storage of one node goes to that node.
+"""VolumeBinding: a pod that uses storage of one node goes to that node. Of a cluster's own storage, see
+`foreign_volumes`.
 
 A claim that waits for its first pod is bound by the claims controller once that pod has a node. Until then it belongs
 to whichever node has a pod that uses it: members of a gang that share a claim are placed before it is bound.
@@ -22,7 +23,6 @@ from muster.cluster.state import ClusterState
 from muster.placement.framework import (
     SKIP,
     Action,
-    Code,
     Filter,
     Hint,
     PreFilter,
@@ -33,7 +33,7 @@ from muster.placement.framework import (
     Wake,
     Wakes,
 )
-from muster.placement.plugins import changes
+from muster.placement.plugins import changes, foreign_volumes
 
 REASON = "node(s) didn't match PersistentVolume's node affinity"
 _ARGUMENTS = ("bindTimeoutSeconds", "shape")
@@ -68,6 +68,7 @@ class VolumeBinding:
         return (
             Wake("PersistentVolumeClaim", changed, after_claim_change, reads_labels=False),
             Wake("StorageClass", changed, reads_labels=False),
+            Wake("PersistentVolume", changed, reads_labels=False),
             Wake("Node", frozenset({Action.ADD}), reads_labels=False),
             Wake("Pod", frozenset({Action.DELETE}), after_pod_deleted, reads_labels=False),
         )
@@ -82,22 +83,20 @@ def _slots(key: Key, cluster: ClusterState) -> list[int] | Status | None:
     """Of the nodes that have the claim's storage; None where any may."""
     claim = cluster.claims.get(key)
     if claim is None:
-        return _unresolvable(f'persistentvolumeclaim "{key.name}" not found')
+        return foreign_volumes.unresolvable(f'persistentvolumeclaim "{key.name}" not found')
     if claim.metadata.deletion_timestamp is not None:
-        return _unresolvable(f'persistentvolumeclaim "{key.name}" is being deleted')
+        return foreign_volumes.unresolvable(f'persistentvolumeclaim "{key.name}" is being deleted')
+    if cluster.claims.are_foreign:
+        return foreign_volumes.slots(claim, cluster)
     if provisioning.is_bound(claim):
         node = provisioning.node_of(claim)
         return None if node is None else [cluster.slots[node]] if node in cluster.slots else []
     found = provisioning.provide(claim, cluster.claims.classes)
     if isinstance(found, provisioning.Unprovided):
-        return _unresolvable(f'persistentvolumeclaim "{key.name}" cannot be bound: {found.message}')
+        return foreign_volumes.unresolvable(f'persistentvolumeclaim "{key.name}" cannot be bound: {found.message}')
     if found.path:  # what all nodes share is bound before pods are placed
-        return _unresolvable(f'persistentvolumeclaim "{key.name}" is not bound yet')
+        return foreign_volumes.unresolvable(f'persistentvolumeclaim "{key.name}" is not bound yet')
     return list(cluster.claims.users(key)) or None
-
-
-def _unresolvable(reason: str) -> Status:
-    return Status(Code.UNRESOLVABLE, (reason,))
 
 
 def after_claim_change(pod: PodInfo, old: Resource | None, new: Resource | None, _cluster: ClusterState) -> Hint:
