@@ -26,8 +26,7 @@ from muster.api.kinds import Kind
 from muster.api.raw import Document
 from muster.deploying import definitions, kinds, names
 
-_SEEN = ("get", "list", "watch")
-_OWN = (*_SEEN, "create", "patch", "delete")
+_SEEN = ("list", "watch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,69 +56,80 @@ class Grant:
 _JOBS = (volcano.JOB, kubeflow.PYTORCH_JOB, muster.ALLOCATION)
 
 CLUSTER: Sequence[Grant] = (
-    Grant(
-        (core.NODE, core.NAMESPACE, core.LIMIT_RANGE, core.PERSISTENT_VOLUME_CLAIM, core.SERVICE),
-        _SEEN,
-        "where pods may run, and what bounds them",
-    ),
+    # What placement and quota depend on.
+    Grant((core.NODE, core.NAMESPACE, core.LIMIT_RANGE, core.PERSISTENT_VOLUME_CLAIM, core.SERVICE), _SEEN, "room"),
     Grant((storage.STORAGE_CLASS,), _SEEN, "whether volumes tie pods to nodes"),
     Grant((scheduling.PRIORITY_CLASS,), _SEEN, "who goes first"),
-    Grant((policy.POD_DISRUPTION_BUDGET,), _SEEN, "whom preemption must spare"),
+    Grant((policy.POD_DISRUPTION_BUDGET,), _SEEN, "whom preemption should spare"),
     Grant((node.RUNTIME_CLASS,), _SEEN, "what a runtime costs besides the containers"),
-    Grant((core.POD,), _OWN, "jobs are pods; gates of admitted ones are taken off"),
+    Grant((volcano.HYPER_NODE,), _SEEN, "which nodes are close to each other"),
+    # Pods.
+    Grant((core.POD,), (*_SEEN, "create", "patch", "delete"), "jobs are pods; gates of admitted ones are taken off"),
     Grant((core.POD,), ("create",), "placements are committed", "binding"),
-    Grant((core.POD,), ("create",), "preemption respects disruption budgets", "eviction"),
+    Grant((core.POD,), ("create",), "preemption asks disruption budgets", "eviction"),
     Grant((core.POD,), ("patch",), "why a pod waits, and which node it was promised", "status"),
-    Grant((core.EVENT,), ("get", "create", "patch"), "what happened, for people to read"),
-    Grant((core.SERVICE,), ("create", "delete"), "members of a gang find each other by name"),
-    Grant((core.CONFIG_MAP,), ("get", "create", "patch", "delete"), "the hosts of a gang"),
-    Grant((core.SECRET,), ("get", "create", "delete"), "keys by which members of a gang log in to each other"),
+    Grant((core.POD,), ("get",), "after a bind whose answer was lost", is_rare=True),
+    Grant((core.NODE,), ("get",), "static pods belong to nodes", is_rare=True),
+    Grant((core.EVENT,), ("create",), "what happened, for people to read"),
+    Grant((core.EVENT,), ("get", "patch"), "what happens again is counted, also by a new leader", is_rare=True),
+    # What members of a gang need besides.
+    Grant((core.SERVICE,), ("get", "create", "delete"), "they find each other by name"),
+    Grant((core.CONFIG_MAP,), ("get", "create", "patch", "delete"), "a list of their hosts"),
+    Grant((core.SECRET,), ("get", "create", "delete"), "keys by which they log in to each other"),
     Grant((core.PERSISTENT_VOLUME_CLAIM,), ("create",), "volumes that a Volcano job asks for"),
-    Grant((networking.NETWORK_POLICY,), ("get", "create", "delete"), "gangs that shut others out"),
+    Grant((storage.PERSISTENT_VOLUME,), _SEEN, "from which nodes a claim's volume can be reached"),
+    Grant(
+        (core.PERSISTENT_VOLUME_CLAIM,),
+        ("get", "patch"),
+        "on which node a volume is to be made, of claims that wait for their first pod",
+        is_rare=True,
+    ),
+    Grant((networking.NETWORK_POLICY,), ("get", "create", "delete"), "others are kept out"),
+    # Jobs.
     Grant((batch.JOB,), (*_SEEN, "patch"), "quota suspends and resumes them"),
-    Grant((batch.JOB,), ("delete",), "finished ones that the configuration keeps only so long", is_rare=True),
-    Grant(_JOBS, (*_SEEN, "patch", "delete"), "jobs that we run"),
+    Grant((batch.JOB,), ("patch",), "one that is sent elsewhere forgets when it started", "status"),
+    Grant((batch.JOB,), ("delete",), "finished ones, where the configuration keeps them only so long", is_rare=True),
+    Grant((batch.JOB, *_JOBS), ("get",), "what owns a pod that our copy does not show yet", is_rare=True),
+    Grant((volcano.CRON_JOB, volcano.JOB_FLOW), ("get",), "what owns a job: the topmost of them is what queues"),
+    Grant(_JOBS, (*_SEEN, "patch"), "jobs that we run"),
+    Grant((volcano.JOB, kubeflow.PYTORCH_JOB), ("delete",), "finished ones that asked for it"),
     Grant((volcano.JOB,), ("create",), "those of flows and of schedules"),
-    Grant(
-        (*_JOBS, volcano.CRON_JOB, volcano.JOB_FLOW, volcano.JOB_TEMPLATE, volcano.POD_GROUP, volcano.QUEUE),
-        ("patch",),
-        "how far they have come",
-        "status",
-    ),
-    Grant((volcano.CRON_JOB, volcano.JOB_FLOW, volcano.JOB_TEMPLATE, volcano.HYPER_NODE), _SEEN, "what they ask for"),
-    Grant((volcano.POD_GROUP,), _OWN, "gangs, each placed as a whole"),
-    Grant((volcano.QUEUE,), (*_SEEN, "create", "patch"), "the default queue, and marks on the others"),
+    Grant((volcano.CRON_JOB, volcano.JOB_FLOW, volcano.JOB_TEMPLATE), _SEEN, "what flows and schedules are made of"),
+    Grant((*_JOBS, volcano.CRON_JOB, volcano.JOB_FLOW, volcano.JOB_TEMPLATE), ("patch",), "how far they are", "status"),
+    Grant((volcano.POD_GROUP,), (*_SEEN, "create", "patch", "delete"), "gangs, each placed as a whole"),
+    Grant((volcano.POD_GROUP, volcano.QUEUE), ("patch",), "how far gangs are, and what queues hold", "status"),
+    Grant((volcano.QUEUE,), (*_SEEN, "create", "patch"), "the first queue, and marks on the others"),
     Grant((volcano.COMMAND,), (*_SEEN, "delete"), "each is carried out once"),
+    # Quota.
     Grant(
-        (kueue.RESOURCE_FLAVOR, kueue.COHORT, kueue.CLUSTER_QUEUE, kueue.LOCAL_QUEUE),
-        _OWN,
-        "quota, also that which is made from Volcano's queues",
+        (kueue.COHORT, kueue.CLUSTER_QUEUE), (*_SEEN, "create", "patch", "delete"), "some are made of Volcano's queues"
     ),
+    Grant((kueue.RESOURCE_FLAVOR,), (*_SEEN, "create", "patch"), "that of these queues stays"),
+    Grant((kueue.LOCAL_QUEUE,), (*_SEEN, "create", "delete"), "the way to these queues from each namespace"),
     Grant((kueue.TOPOLOGY,), (*_SEEN, "patch"), "held while a flavor uses it"),
     Grant((kueue.ADMISSION_CHECK, kueue.WORKLOAD_PRIORITY_CLASS), _SEEN, "what admission depends on"),
-    Grant((kueue.WORKLOAD,), _OWN, "what queues"),
+    Grant((kueue.WORKLOAD,), (*_SEEN, "create", "patch", "delete"), "what queues"),
+    Grant((kueue.WORKLOAD, kueue.CLUSTER_QUEUE, kueue.LOCAL_QUEUE), ("patch",), "admitted; used quota", "status"),
+    Grant((kueue.COHORT,), ("patch",), "its share, where fair sharing is on", "status", is_rare=True),
+    # Admission. The leader tells the API server where webhooks are, and whom to believe.
+    Grant((kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS), ("patch",), "jobs and queues", named=(names.WEBHOOK,)),
     Grant(
-        (kueue.WORKLOAD, kueue.CLUSTER_QUEUE, kueue.LOCAL_QUEUE, kueue.COHORT, kueue.ADMISSION_CHECK),
-        ("patch",),
-        "what is admitted, and what of a quota is used",
-        "status",
+        (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS),
+        ("create",),
+        "asked for by the first patch, which an audit log does not show",
+        named=(names.WEBHOOK,),
+        is_rare=True,
     ),
     Grant(
         (kinds.CUSTOM_RESOURCE_DEFINITION,),
         ("get", "patch"),
-        "and who converts older versions, where the definition is ours",
+        "who converts older versions, where the definition is ours",
         named=tuple(definitions.name_of(kind) for kind in definitions.kinds() if kind.conversions),
-    ),
-    Grant(
-        (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS),
-        ("create", "patch"),
-        "the leader tells the API server where webhooks are and whom to believe",
-        named=(names.WEBHOOK,),
     ),
     Grant(
         (batch.JOB, *_JOBS, volcano.CRON_JOB, volcano.JOB_FLOW, volcano.POD_GROUP),
         ("update",),
-        "owners of what we make: clusters that enforce owners' permissions (OpenShift) ask for it",
+        "they own what we make: asked for where owners' permissions are enforced (OpenShift)",
         "finalizers",
         is_rare=True,
     ),
@@ -129,9 +139,7 @@ CLUSTER: Sequence[Grant] = (
 HOME: Sequence[Grant] = (
     Grant((coordination.LEASE,), ("create",), "the first to lead makes it: names cannot be granted before they are"),
     Grant((coordination.LEASE,), ("get", "patch"), "one replica leads", named=(names.CONTROLLER,)),
-    Grant(
-        (core.SECRET,), ("patch",), "the certificate of the webhooks is renewed", named=(names.WEBHOOK,), is_rare=True
-    ),
+    Grant((core.SECRET,), ("patch",), "the webhooks' certificate is renewed", named=(names.WEBHOOK,), is_rare=True),
 )
 """In the namespace of the installation."""
 
