@@ -184,6 +184,24 @@ async def test_leases_are_renewed_while_other_writes_wait():
         assert len(await writing) == 100
 
 
+async def test_a_small_write_does_not_wait_for_a_large_batch():
+    answered: list[str] = []
+
+    class Steady(Server):
+        async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+            await asyncio.sleep(0.001)
+            answered.append(request.path)
+            return answer(a_map())
+
+    async with store_of(Steady()) as store, asyncio.timeout(20):
+        batch = asyncio.ensure_future(store.write([Patch(core.POD, Key("x", f"p{n}"), {}) for n in range(500)]))
+        while not answered:
+            await asyncio.sleep(0.001)
+        await write(store, Patch(core.CONFIG_MAP, AT, {}))
+        assert len(answered) < 250
+        assert len(await batch) == 500
+
+
 async def test_what_is_too_large_for_etcd_is_no_trouble_of_the_server():
     async with store_of(Server(failure(500, "", "etcdserver: request is too large"))) as store:
         assert isinstance(await refusal(store, A_MAP), errors.TooLarge)

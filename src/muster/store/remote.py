@@ -6,7 +6,7 @@ told as `Unavailable`: callers back off and try again, as with any store.
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Self
 from urllib.parse import urlencode
@@ -15,7 +15,7 @@ from muster.api import coordination, errors
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.store import wire
-from muster.store.connection import Connection, Response
+from muster.store.connection import AT_ONCE, Connection, Response
 from muster.store.protocol import Change, Event, Page, Refused, Result, Revision, Selection, Write, Written
 
 _QUIET_SECONDS = 1.0  # before a watch is taken up again that was ended before it said anything
@@ -110,14 +110,19 @@ class RemoteStore(ABC):
             return [await self._write_one(writes[0])]
         results: dict[int, Result] = {}
         for chains in wire.stages(writes):
+            left = iter(chains)
+            # No more tasks than turns: a thousand that queue for one would stand before whoever comes next.
             async with asyncio.TaskGroup() as group:
-                for chain in chains:
-                    group.create_task(self._write_in_order(chain, writes, results), name=f"write {chain[0]}")
+                for number in range(min(AT_ONCE, len(chains))):
+                    group.create_task(self._write_chains(left, writes, results), name=f"writer {number}")
         return [results[index] for index in range(len(writes))]
 
-    async def _write_in_order(self, chain: Sequence[int], writes: Sequence[Write], results: dict[int, Result]) -> None:
-        for index in chain:
-            results[index] = await self._write_one(writes[index])
+    async def _write_chains(
+        self, left: Iterator[Sequence[int]], writes: Sequence[Write], results: dict[int, Result]
+    ) -> None:
+        for chain in left:
+            for index in chain:
+                results[index] = await self._write_one(writes[index])
 
     async def _write_one(self, write: Write) -> Result:
         try:
