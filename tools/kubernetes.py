@@ -4,7 +4,8 @@ etcd, kube-apiserver, kube-controller-manager and kube-scheduler are built from 
 `tools/kubernetes/go.mod` pins, once: the binary is kept in the user's cache. They listen on loopback, write into a
 temporary directory and are gone afterwards, also where this process is killed. The command finds an administrator's
 configuration in KUBECONFIG (its context `token` is the same user with a bearer token) and the programs in
-MUSTER_KUBERNETES_BIN. Several may run at a time.
+MUSTER_KUBERNETES_BIN, a kubelet among them, which is not started: it needs a container runtime. Several may run at a
+time.
 """
 
 import argparse
@@ -35,7 +36,8 @@ import trustme
 import yaml
 
 _SOURCE = Path(__file__).parent / "kubernetes"
-_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
+_OPTIONAL = ("kube-controller-manager", "kube-scheduler")
 _MISSING = "no Go: install it to have a Kubernetes control plane built, or set KUBECONFIG to one that is there"
 _STAMPED = "k8s.io/component-base/version"
 _PORTS = range(20_000, 32_000)
@@ -78,7 +80,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Run a command with a Kubernetes control plane of its own.")
     parser.add_argument("--build", action="store_true", help="only build; print where the programs are")
     parser.add_argument(
-        "--without", action="append", default=[], choices=_PROGRAMS[2:], help="a program that is not to run"
+        "--without", action="append", default=[], choices=_OPTIONAL, help="a program that is not to run"
     )
     parser.add_argument("--logs", type=Path, help="a folder to keep the programs' logs in")
     parser.add_argument("--audit", type=Path, help="a file to write down every request in, by whom and how it ended")

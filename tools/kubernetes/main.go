@@ -1,8 +1,9 @@
-// A Kubernetes control plane in one binary, for tests: linked under the name of each program, it is that program.
-// One binary, because linking takes longer than anything else of a build that finds its packages in Go's cache.
+// A Kubernetes control plane, and a kubelet, in one binary, for tests: linked under the name of each program, it is that
+// program. One binary, because linking takes longer than anything else of a build that finds its packages in Go's cache.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,12 +16,14 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 var programs = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllers.NewControllerManagerCommand,
 	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+	"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
 }
 
 func main() {
@@ -31,7 +34,7 @@ func main() {
 	}
 	make, known := programs[name]
 	if !known {
-		fmt.Fprintf(os.Stderr, "%s: link this to etcd, kube-apiserver, kube-controller-manager or kube-scheduler\n", name)
+		fmt.Fprintf(os.Stderr, "%s: link this to etcd, kube-apiserver, kube-controller-manager, kube-scheduler or kubelet\n", name)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(make()))
