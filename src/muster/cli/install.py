@@ -1,6 +1,7 @@
 """`muster install`."""
 
 import asyncio
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from muster.api import raw
+from muster.api import errors, raw
+from muster.assembly import configured
 from muster.cli import clusters
 from muster.deploying import definitions, installing, manifests, reaching, surroundings, values
 from muster.deploying.installing import Installer, Step
@@ -16,6 +18,7 @@ from muster.deploying.slots import Chosen
 from muster.runtime.clock import SystemClock
 from muster.settings import reading
 from muster.settings.reading import Given
+from muster.settings.sections import PlatformSettings
 from muster.version import VERSION
 
 
@@ -54,10 +57,27 @@ def command(**options: raw.JSON) -> None:
       muster install --print | less
     """
     asked = _Options(**options)
+    given = asked.given()
+    chosen = Chosen(values.read(given), asked.namespace)
+    _check(chosen)
     if asked.print_only:
-        _print(Chosen(values.read(asked.given()), asked.namespace))
+        _print(chosen)
     else:
-        asyncio.run(_install(asked))
+        asyncio.run(_install(asked, chosen, says_whose=any("unlabelled" in each.values for each in given)))
+
+
+def _check(chosen: Chosen) -> None:
+    """The configurations, as the controllers will read them: they would not start with a wrong one."""
+    with tempfile.TemporaryDirectory(prefix="muster-install-") as folder:
+        files = {name: Path(folder) / name for name in manifests.CONFIGURATIONS if chosen.value(name)}
+        for name, file in files.items():
+            file.write_text(chosen.encoded(name))
+        try:
+            settings = reading.merge(PlatformSettings, [Given("values", {name: str(files[name]) for name in files})])
+            configured.policies(settings)
+        except errors.ApiError as error:
+            error.message = error.message.replace(f"{folder}/", "value ")
+            raise
 
 
 def _print(chosen: Chosen) -> None:
@@ -66,11 +86,9 @@ def _print(chosen: Chosen) -> None:
     click.echo("---\n".join(map(raw.to_yaml, documents)), nl=False)
 
 
-async def _install(asked: _Options) -> None:
-    given = asked.given()
-    chosen = Chosen(values.read(given), asked.namespace)
+async def _install(asked: _Options, chosen: Chosen, *, says_whose: bool) -> None:
     async with reaching.store(reaching.cluster(asked.kubeconfig, asked.context)) as store:
-        if not any("unlabelled" in each.values for each in given):
+        if not says_whose:
             others = await surroundings.neighbours(store)
             whose = installing.whose_unlabelled(others)
             chosen = replace(chosen, values=msgspec.structs.replace(chosen.values, unlabelled=whose))

@@ -11,7 +11,8 @@ from muster.api.raw import Document
 from muster.deploying import names, permissions
 from muster.deploying.slots import Chosen, Slots
 
-_CONFIGURATIONS: Final = ("scheduler", "quota", "admission")
+CONFIGURATIONS: Final = ("scheduler", "quota", "admission")
+"""Values that controllers read as files."""
 _FOLDER: Final = "/etc/muster"
 _USER: Final = 65532  # as the Dockerfile has it
 
@@ -108,12 +109,12 @@ def _configuration(slots: Slots) -> Document:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": _metadata(names.CONTROLLER, slots),
-        "data": {f"{name}.yaml": slots.encoded(name) for name in _CONFIGURATIONS},
+        "data": {f"{name}.yaml": slots.encoded(name) for name in CONFIGURATIONS},
     }
 
 
 def _deployment(slots: Slots) -> Document:
-    digests = {f"muster.dev/{name}-digest": slots.digest(name) for name in _CONFIGURATIONS}
+    digests = {f"muster.dev/{name}-digest": slots.digest(name) for name in CONFIGURATIONS}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -190,7 +191,7 @@ def _container(slots: Slots) -> Document:
 
 
 def _arguments(slots: Slots) -> list[str]:
-    files = [slots.when(name, f"--{name}-config={_FOLDER}/{name}.yaml") for name in _CONFIGURATIONS]
+    files = [slots.when(name, f"--{name}-config={_FOLDER}/{name}.yaml") for name in CONFIGURATIONS]
     return [
         "controller",
         f"--namespace={slots.namespace}",
