@@ -3,7 +3,7 @@ and lone pods; in queues of either kind, or in none."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeAlias
 
@@ -30,6 +30,10 @@ class Offer:
     volcano_queues: Sequence[str] = ()
     longest: float = 300.0
     """Seconds that a pod works at most."""
+    schedules: Sequence[str] = ("* * * * *", "*/2 * * * *", "*/3 * * * *")
+    """Of cron jobs."""
+    keeps: int | None = None
+    """Seconds that jobs are kept when they are over; None: for ever."""
 
 
 Maker: TypeAlias = Callable[[str, random.Random, Offer], Document]
@@ -87,6 +91,10 @@ def _queue(chance: random.Random, offer: Offer) -> str:
     return chance.choice(("", *offer.queues, *offer.queues))
 
 
+def _kept(offer: Offer) -> Document:
+    return {} if offer.keeps is None else {"ttlSecondsAfterFinished": offer.keeps}
+
+
 def _metadata(name: str, queue: str) -> Document:
     metadata: Document = {"name": name, "namespace": NAMESPACE}
     if queue:
@@ -96,20 +104,20 @@ def _metadata(name: str, queue: str) -> Document:
 
 def _batch_job(name: str, chance: random.Random, offer: Offer) -> Document:
     pods, gpus = _size(chance, offer.most_gpus)
-    more: Document = {"completions": pods + chance.randrange(3), "backoffLimit": 50}
+    more: Document = {"completions": pods + chance.randrange(3), "backoffLimit": 50, **_kept(offer)}
     return a_batch_job(name, _template(chance, offer, gpus), pods, queue=_queue(chance, offer), **more)
 
 
 def _indexed_job(name: str, chance: random.Random, offer: Offer) -> Document:
     pods, gpus = _size(chance, offer.most_gpus)
-    more: Document = {"completions": pods, "completionMode": "Indexed", "backoffLimit": 50}
+    more: Document = {"completions": pods, "completionMode": "Indexed", "backoffLimit": 50, **_kept(offer)}
     return a_batch_job(name, _template(chance, offer, gpus), pods, queue=_queue(chance, offer), **more)
 
 
 def _volcano_job(name: str, chance: random.Random, offer: Offer) -> Document:
     """In a LocalQueue, in one of Volcano's own queues, or in the default one of those."""
     pods, gpus = _size(chance, offer.most_gpus)
-    spec = _volcano_spec(pods, _template(chance, offer, gpus))
+    spec = _volcano_spec(pods, _template(chance, offer, gpus)) | _kept(offer)
     queue = _queue(chance, offer)
     if not queue and offer.volcano_queues:
         spec["queue"] = chance.choice(offer.volcano_queues)
@@ -117,7 +125,7 @@ def _volcano_job(name: str, chance: random.Random, offer: Offer) -> Document:
 
 
 def _own_queue_job(name: str, chance: random.Random, offer: Offer) -> Document:
-    return _volcano_job(name, chance, Offer((), offer.most_gpus, offer.volcano_queues, offer.longest))
+    return _volcano_job(name, chance, replace(offer, queues=()))
 
 
 def _volcano_spec(pods: int, template: Document) -> Document:
@@ -136,7 +144,7 @@ def _pytorch_job(name: str, chance: random.Random, offer: Offer) -> Document:
     roles: Document = {"Master": {"replicas": 1, "restartPolicy": "OnFailure", "template": template}}
     if pods > 1:
         roles["Worker"] = {"replicas": pods - 1, "restartPolicy": "OnFailure", "template": template}
-    spec = {"pytorchReplicaSpecs": roles, "runPolicy": {"backoffLimit": 50}}
+    spec = {"pytorchReplicaSpecs": roles, "runPolicy": {"backoffLimit": 50, **_kept(offer)}}
     metadata = _metadata(name, _queue(chance, offer))
     return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": spec}
 
@@ -150,9 +158,9 @@ def _job_flow(name: str, chance: random.Random, _: Offer) -> Document:
 
 
 def _cron_job(name: str, chance: random.Random, offer: Offer) -> Document:
-    """A run every few minutes, for as long as it is there."""
+    """A run again and again, for as long as it is there."""
     spec: Document = {
-        "schedule": f"*/{chance.randint(1, 3)} * * * *",
+        "schedule": chance.choice(offer.schedules),
         "concurrencyPolicy": chance.choice(("Forbid", "Replace")),
         "successfulJobsHistoryLimit": 1,
         "failedJobsHistoryLimit": 1,

@@ -4,6 +4,7 @@ Most seeds are small, for a bug rarely needs more; some are larger. In a few not
 those are about whose turn it is.
 """
 
+import dataclasses
 import random
 from itertools import islice
 from typing import Final, NamedTuple
@@ -35,10 +36,13 @@ USUAL: Final = Size((2, 5), jobs=12, faults=10, seconds=300.0, longest=300.0)
 LARGE: Final = Size((5, 10), jobs=40, faults=20, seconds=900.0, longest=300.0)
 CROWDED: Final = Size((1, 2), jobs=24, faults=0, seconds=240.0, longest=120.0)
 A_DAY: Final = Size((2, 5), jobs=12, faults=8, seconds=DAY, longest=1800.0)
+_SCHEDULES: Final = ("7 * * * *", "30 3 * * *", "0 0 * * *", "0 12 * * 1-5", "59 23 28-31 * *")
+_KEPT_SECONDS: Final = 7200
 
 
 def plan(seed: int) -> Plan:
-    return made(seed, size_of(seed))
+    """Of the size that comes with the seed."""
+    return _made(seed, size_of(seed), Offer((), 0))
 
 
 def size_of(seed: int) -> Size:
@@ -47,11 +51,23 @@ def size_of(seed: int) -> Size:
     return {7: USUAL, 8: USUAL, 9: CROWDED}.get(seed % 10, SMALL)
 
 
-def made(seed: int, size: Size) -> Plan:
+def days(seed: int, count: int) -> Plan:
+    """Some jobs and some faults a day, for so many days: what timers, schedules, leases and retention make of it."""
+    size = A_DAY._replace(jobs=A_DAY.jobs * count, faults=A_DAY.faults * count, seconds=DAY * count)
+    return replace(_made(seed, size, Offer((), 0, schedules=_SCHEDULES, keeps=_KEPT_SECONDS)), renews=30.0)
+
+
+def _made(seed: int, size: Size, offer: Offer) -> Plan:
+    """`offer`: all of it that does not depend on the cluster."""
     chance = random.Random(seed)  # noqa: S311  a simulation
     bare = _cluster(seed, size, chance)
-    volcano_queues = ["default", *(queue.name for queue in bare.volcano_queues)]
-    offer = Offer([queue.name for queue in bare.queues], _most(bare), volcano_queues, size.longest)
+    offer = dataclasses.replace(
+        offer,
+        queues=[queue.name for queue in bare.queues],
+        most_gpus=_most(bare),
+        volcano_queues=["default", *(queue.name for queue in bare.volcano_queues)],
+        longest=size.longest,
+    )
     load = mixes.mixed(offer, chance) if size.faults else mixes.alike(offer, chance)
     submits = [submit(chance.uniform(0, size.seconds), document) for document in islice(load, size.jobs)]
     names = [document_of(event)["metadata"]["name"] for event in submits]
@@ -60,12 +76,6 @@ def made(seed: int, size: Size) -> Plan:
         *(faults.chosen(chance.uniform(0, size.seconds), chance, bare, names) for _ in range(size.faults)),
     ]
     return replace(bare, events=tuple(sorted(events, key=lambda event: event.at)))
-
-
-def days(seed: int, count: int) -> Plan:
-    """Some jobs and some faults a day, for so many days: what timers, schedules, leases and retention make of it."""
-    size = A_DAY._replace(jobs=A_DAY.jobs * count, faults=A_DAY.faults * count, seconds=DAY * count)
-    return replace(made(seed, size), renews=30.0)
 
 
 def _cluster(seed: int, size: Size, chance: random.Random) -> Plan:

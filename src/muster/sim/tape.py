@@ -22,6 +22,8 @@ class Commit(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rows: tuple[Row, ...]
 
 
+MOST_RECORDS = 50_000
+"""Then one takes the place of all: months would fill memory."""
 Listener: TypeAlias = Callable[[Commit], None]
 
 _encoder = msgspec.msgpack.Encoder()
@@ -44,12 +46,8 @@ class Tape:
         self._fate = None
         if self.records and not _is_whole(self.records[-1]):
             self.records.pop()
-        latest: dict[tuple[str, Key], Row] = {}
-        revision = 0
-        for commit in commits_of(self.records):
-            revision = commit.revision
-            latest |= {(row.resource, row.key): row for row in commit.rows}
-        return revision, [row for row in latest.values() if row.data is not None]
+        found = _summed(self.records)
+        return found.revision, found.rows
 
     def commit(self, rows: Sequence[Row], revision: int) -> None:
         commit = Commit(revision, tuple(rows))
@@ -72,6 +70,8 @@ class Tape:
 
     def _keep(self, commit: Commit) -> None:
         record = _encoder.encode(commit)
+        if len(self.records) == MOST_RECORDS:
+            self.records = [_encoder.encode(_summed(self.records))]
         self.records.append(record)
         self._hash.update(record)
         self._listener(commit)
@@ -84,6 +84,16 @@ class Tape:
             record = _encoder.encode(commit)
             self.records.append(record[: len(record) // 2])
         raise errors.Unavailable("the simulated server has crashed")
+
+
+def _summed(records: Iterable[bytes]) -> Commit:
+    """What all of them together come to."""
+    latest: dict[tuple[str, Key], Row] = {}
+    revision = 0
+    for commit in commits_of(records):
+        revision = commit.revision
+        latest |= {(row.resource, row.key): row for row in commit.rows}
+    return Commit(revision, tuple(row for row in latest.values() if row.data is not None))
 
 
 def commits_of(records: Iterable[bytes]) -> Iterable[Commit]:

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
-from muster.api import core, timestamps
+from muster.api import core, timestamps, volcano
 from muster.api.everything import REGISTRY
-from muster.api.kinds import Kind
 from muster.api.meta import Instant
 from muster.api.objects import Key, Object
 from muster.controllers.scheduling import SchedulingController
@@ -24,7 +23,7 @@ from muster.sim.agents import Fleet, registration
 from muster.sim.beliefs import Beliefs
 from muster.sim.complaints import Complaints
 from muster.sim.connections import Connection, Server, Weather
-from muster.sim.endings import is_over, leftovers
+from muster.sim.endings import Endings, has_run, leftovers
 from muster.sim.extenders import Extender
 from muster.sim.gangs import Gangs
 from muster.sim.invariants import Attempts, Capacity, Evictions
@@ -52,11 +51,14 @@ from muster.sim.quotas import Quota
 from muster.sim.tape import Commit, Tape
 from muster.sim.troubles import Troubles
 from muster.sim.turns import Turns
-from muster.sim.users import Users, insist
+from muster.sim.users import Users, Wanted, insist
 from muster.store.protocol import Create, Selection, Store, Write, write_one
 
 LOOK_SECONDS = 10.0
 """Between two looks at what must not last."""
+_EVER = Instant(0.0)
+_LONGEST_SECONDS = 86_400.0
+"""Whatever happens meanwhile, a job is over a day after it was submitted."""
 _SETTLE_SECONDS = 600.0
 """A job may be over before all of its pods are: workers go on when their master has succeeded."""
 
@@ -104,10 +106,9 @@ class World:
         self._troubles = Troubles(clock)
         quota, gangs = Quota(clock), Gangs(clock, self._troubles)
         beliefs = Beliefs(clock, self._troubles, quota, self._deciding)
+        turns, self._endings = Turns(clock, self._troubles), Endings()
         self._lasting = (gangs, beliefs)
-        self.ledger = Ledger(
-            (Capacity(clock), quota, Attempts(), Evictions(), gangs, beliefs, Turns(clock, self._troubles))
-        )
+        self.ledger = Ledger((Capacity(clock), quota, Attempts(), Evictions(), gangs, beliefs, turns, self._endings))
         self._tape = Tape(self._committed)
         self._alarm = asyncio.Event()
         self._weather = Weather()
@@ -200,10 +201,15 @@ class World:
     async def _look_for_ever(self) -> None:
         """At what no commit shows: that something which should have happened did not."""
         while True:
-            await self._clock.sleep(LOOK_SECONDS)
-            for found in (self._complaints.first, *(invariant.overdue() for invariant in self._lasting)):
+            await self._clock.sleep(self._plan.renews)
+            for found in (self._complaints.first, *(invariant.overdue() for invariant in self._lasting), self._late()):
                 if found is not None:
                     self._accuse(found)
+
+    def _late(self) -> Violation | None:
+        before = self._clock.monotonic() - _LONGEST_SECONDS
+        late = [one for one in self._unserved() if one.at < before and one.kind is not volcano.CRON_JOB]
+        return _lateness(late, _LONGEST_SECONDS, "they were submitted")
 
     async def _history(self) -> Violation | None:
         for event in self._plan.events:
@@ -371,25 +377,34 @@ class World:
             await self._users.stop_schedules()
             late = await self._wait_for_all(now, patience)
         if late:
-            kind, key = late[0]
-            message = (
-                f"{len(late)} jobs have not ended {self._plan.patience:g} s after the last fault: {kind.name} {key}"
-            )
-            return Violation("liveness", message, (Place(kind.resource, key),))
+            return _lateness(late, self._plan.patience, "the last fault")
         patience = self._clock.monotonic() + _SETTLE_SECONDS
         while (left := leftovers(self.ledger, self._fleet.running)) and self._clock.monotonic() < patience:
             await self._clock.sleep(LOOK_SECONDS)
         return self._complaints.first or left
 
-    async def _wait_for_all(self, since: Instant, patience: float) -> list[tuple[Kind, Key]]:
+    async def _wait_for_all(self, since: Instant, patience: float) -> list[Wanted]:
         """Those that are not over by then."""
-        while (late := self._unfinished(since)) and self._clock.monotonic() < patience:
+        while (late := self._unserved(since)) and self._clock.monotonic() < patience:
             await self._clock.sleep(LOOK_SECONDS)
         return late
 
-    def _unfinished(self, since: Instant) -> list[tuple[Kind, Key]]:
-        wanted = self._users.wanted()
-        return [(kind, key) for kind, key in wanted if not is_over(kind, self.ledger.find(kind, key), since)]
+    def _unserved(self, since: Instant = _EVER) -> list[Wanted]:
+        def has_ended(one: Wanted) -> bool:
+            if one.kind is not volcano.CRON_JOB:
+                return self._endings.has_ended(one.kind, one.key)
+            found = self.ledger.find(one.kind, one.key)
+            return found is not None and has_run(found, since)
+
+        return self._users.unserved(has_ended)
+
+
+def _lateness(late: Sequence[Wanted], seconds: float, after: str) -> Violation | None:
+    if not late:
+        return None
+    first = late[0]
+    message = f"{len(late)} jobs have not ended {seconds:g} s after {after}: {first.kind.name} {first.key}"
+    return Violation("liveness", message, (Place(first.kind.resource, first.key),))
 
 
 def _raw(objects: dict[Key, Object], key: Key) -> bytes | None:
