@@ -180,8 +180,14 @@ async def what_queues(plane: Plane) -> None:
 
 
 async def gangs(plane: Plane) -> None:
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Mi"}},
+        "storageClassName": "slow",  # nobody ever makes the volume, for a node that was chosen
+    }
+    waits = {"provisioner": "example.com/nobody", "volumeBindingMode": "WaitForFirstConsumer"}
     plane.apply(
+        made("storage.k8s.io/v1", "StorageClass", "slow", **waits),
         a_volcano_job("gang", plugins={"svc": [], "ssh": [], "env": []}, ttlSecondsAfterFinished=1),
         a_volcano_job("long", "sleep 600", plugins={"svc": []}),
         a_volcano_job("stuck", volumes=[{"mountPath": "/data", "volumeClaim": claim}]),

@@ -58,7 +58,8 @@ _JOBS = (volcano.JOB, kubeflow.PYTORCH_JOB, muster.ALLOCATION)
 CLUSTER: Sequence[Grant] = (
     # What placement and quota depend on.
     Grant((core.NODE, core.NAMESPACE, core.LIMIT_RANGE, core.PERSISTENT_VOLUME_CLAIM, core.SERVICE), _SEEN, "room"),
-    Grant((storage.STORAGE_CLASS,), _SEEN, "whether volumes tie pods to nodes"),
+    Grant((storage.STORAGE_CLASS, storage.PERSISTENT_VOLUME), _SEEN, "which nodes reach the volumes of a pod"),
+    Grant((core.PERSISTENT_VOLUME_CLAIM,), ("patch",), "the node is told for which a volume is to be made"),
     Grant((scheduling.PRIORITY_CLASS,), _SEEN, "who goes first"),
     Grant((policy.POD_DISRUPTION_BUDGET,), _SEEN, "whom preemption should spare"),
     Grant((node.RUNTIME_CLASS,), _SEEN, "what a runtime costs besides the containers"),
