@@ -64,6 +64,7 @@ class Cycle:
         considered: list[Entry] = []
         refused: list[Entry] = []
         for info in heads:
+            info.was_seen = True
             entry = self._nominator.consider(info)
             if entry is None:
                 continue

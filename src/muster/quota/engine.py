@@ -105,10 +105,17 @@ class Engine:
             self._release(info.key)
         if info.is_queueable(self.settings):
             self.pending.push(info, now)
-            self._touch(self._queue_of(info))
+            self._came(info)
         else:
             self.pending.delete(info.key)
             self._waits.pop(info.key, None)
+
+    def _came(self, info: WorkloadInfo) -> None:
+        """Behind the head of a strict queue that has been looked at, nobody is until that one has gone."""
+        name = self._queue_of(info)
+        queue, head = self.state.queues.get(name), self.pending.peek(name)
+        if queue is None or head is None or head is info or waking.is_news(queue, head):
+            self._touch(name)
 
     def workload_removed(self, key: str) -> None:
         self._assumed.pop(key, None)
@@ -325,9 +332,14 @@ class Engine:
         known = self.state.queues.get(queue)
         return known is None or waking.may_fit(self.state, known, info, self._borrowers)
 
-    def _is_worth_a_look(self, queue: str) -> bool:
-        head = self.pending.peek(queue)
-        return head is None or waking.is_worth_a_look(self.state, self.state.queues[queue], head, self._borrowers)
+    def _worth_a_look(self, ready: list[str]) -> list[str]:
+        """Where some head may fit, all of them: one that cannot may keep room for itself. Else those only of whom
+        nothing has been said yet."""
+        heads = [(name, head) for name in ready if (head := self.pending.peek(name)) is not None]
+        news = [name for name, head in heads if waking.is_news(self.state.queues[name], head)]
+        if len(news) == len(ready) or any(self._may_fit(name, head) for name, head in heads):
+            return ready
+        return news
 
     # Deciding
 
@@ -376,8 +388,9 @@ class Engine:
             for name in (first, *names):
                 self._dirty.pop(name, None)
             ready = [name for name in names if self.pending.is_ready(name) and self._is_active(name)]
-            if any(self._is_worth_a_look(name) for name in ready):
-                return ready
+            found = self._worth_a_look(ready)
+            if found:
+                return found
         return []
 
     def _is_active(self, name: str) -> bool:

@@ -77,6 +77,11 @@ class Entry:
         if Gate.FLAVOR_FUNGIBILITY_PRESERVE_SCAN_PROGRESS not in gates:
             self.forget_scan()
 
+    def overtake(self) -> None:
+        """Others have taken what it would have got; it was not even looked at closely."""
+        self.standing = Standing.SKIPPED
+        self.pending_reason, self._message = Pending.WAITING_FOR_QUOTA, NO_LONGER_FITS
+
     def gate(self) -> None:
         """It may not preempt before somebody opens its gates."""
         self.standing = Standing.GATED

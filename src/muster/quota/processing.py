@@ -56,7 +56,7 @@ class Processor:
         queue = entry.queue
         assert queue is not None
         if entry.is_estimate and not self._look_closer(entry, queue):
-            entry.skip(NO_LONGER_FITS, self._gates)
+            entry.overtake()
             return
         fits = self._settle_offer(entry)
         mode = entry.mode

@@ -48,11 +48,9 @@ def has_room(state: QuotaState, queue: QueueState, info: WorkloadInfo) -> bool:
     return _has_quota(queue, info) and _has_nodes(state, queue, info)
 
 
-def is_worth_a_look(state: QuotaState, queue: QueueState, head: WorkloadInfo, borrowers: Borrowers) -> bool:
-    """It has not been looked at, or may fit, or makes way for the next one. Where no head of a tree is, a cycle would
-    decide nothing."""
-    passes_by = queue.policy.strategy is Strategy.BEST_EFFORT
-    return passes_by or head.scan is None or may_fit(state, queue, head, borrowers)
+def is_news(queue: QueueState, head: WorkloadInfo) -> bool:
+    """It has not been looked at, or it will make way for the next one."""
+    return queue.policy.strategy is Strategy.BEST_EFFORT or not head.was_seen
 
 
 def _may_preempt(state: QuotaState, queue: QueueState, info: WorkloadInfo, borrowers: Borrowers) -> bool:

@@ -157,6 +157,7 @@ class WorkloadInfo(Told):
         "queue",
         "queued_since",
         "scan",
+        "was_seen",
     )
 
     def __init__(self, view: kueue.Workload, queue: str, settings: Settings, adjust: Adjust | None = None) -> None:
@@ -173,6 +174,8 @@ class WorkloadInfo(Told):
         self.queued_since = self._queued_since(settings)
         self.pod_sets = _pod_sets(view, settings, adjust)
         self.scan: ScanPosition | None = None
+        self.was_seen = False
+        """A cycle has looked at it."""
         self.local_queue_usage: float | None = None
         """Of its local queue, where past usage decides the order."""
         self.beyond_limits: str | None = None
@@ -193,6 +196,7 @@ class WorkloadInfo(Told):
         made.key, made.local_queue = self.key, self.local_queue
         made.base_priority, made.priority, made.created = self.base_priority, self.priority, self.created
         made.local_queue_usage, made.beyond_limits = self.local_queue_usage, self.beyond_limits
+        made.was_seen = self.was_seen
         made.is_protected = is_protected(view)  # a label may have changed, which is no other generation
         made.conditions = {condition.type: condition for condition in view.status.conditions}
         made.queued_since = made._queued_since(settings)
