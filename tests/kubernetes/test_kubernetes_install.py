@@ -106,6 +106,7 @@ def test_a_doctor_sees_that_an_installation_does_not_run(installed: Plane) -> No
     found = verdicts(installed)
     assert found["kinds of Kueue"] == "ok"
     assert found["controllers"] == "fail"
+    assert found["rights of the controllers"] == "ok"
     assert found["leader"] == "fail"
     assert installed.muster("doctor").code == 1
 

@@ -87,7 +87,12 @@ class Examination:
     async def _controllers(self) -> Iterable[Finding]:
         labels = selectors.parse_labels(",".join(f"{key}={value}" for key, value in names.SELECTOR.items()))
         pods = await self._store.list(Selection(core.POD, self._namespace, labels))
-        return judging.controllers(await self._deployment(), [pod.document() for pod in pods.items])
+        deployment = await self._deployment()
+        found = list(judging.controllers(deployment, [pod.document() for pod in pods.items]))
+        if deployment is not None:
+            role = await self._find(kinds.CLUSTER_ROLE, Key("", names.CONTROLLER))
+            found.append(judging.role(None if role is None else role.document()))
+        return found
 
     async def _neighbours(self) -> Iterable[Finding]:
         deployment = await self._deployment()

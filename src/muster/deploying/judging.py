@@ -11,7 +11,7 @@ from muster.api.meta import Instant
 from muster.api.objects import Object
 from muster.api.ownership import CLASS_LABEL, Unlabelled
 from muster.api.raw import Document
-from muster.deploying import definitions
+from muster.deploying import definitions, permissions
 from muster.deploying.findings import Finding, fail, ok, warn
 from muster.deploying.reaching import ServerVersion
 from muster.deploying.surroundings import Definition, Neighbour
@@ -112,6 +112,15 @@ def controllers(deployment: Document | None, pods: Iterable[Document]) -> Iterat
     image = str(raw.dig(deployment, "spec", "template", "spec", "containers", 0, "image", default=""))
     if not image.endswith(f":{VERSION}"):
         yield warn("version", f"the controllers run {image}, this program is {VERSION}", _INSTALL + " to bring them up")
+
+
+def role(found: Document | None) -> Finding:
+    """The rights of the controllers."""
+    wanted = permissions.rules(permissions.CLUSTER)
+    if found is None or found.get("rules") != wanted:
+        told = "missing" if found is None else "not those of this version"
+        return warn("rights of the controllers", told, _INSTALL)
+    return ok("rights of the controllers", f"{len(wanted)} rules")
 
 
 def unlabelled_of(deployment: Document) -> Unlabelled:

@@ -10,11 +10,12 @@ from typing import Final
 
 from muster.api import coordination, core, errors, policy, scheduling, selectors
 from muster.api.kinds import Kind
+from muster.api.kueue import names as kueue_names
 from muster.api.objects import Key, Object
 from muster.deploying import definitions, kinds, names, surroundings, waiting
 from muster.deploying.installing import MANAGER, Outcome, Step
 from muster.runtime.clock import Clock
-from muster.store.protocol import Delete, Options, Patch, Selection, Store, write_one
+from muster.store.protocol import Delete, Options, Patch, PatchType, Refused, Selection, Store, write_one
 
 _OPTIONS: Final = Options(manager=MANAGER)
 _PAGE: Final = 500
@@ -80,6 +81,9 @@ async def remove(store: Store, clock: Clock, removal: Removal, *, everything: bo
     for part in removal.parts:
         yield await _delete(store, part.kind, part.key)
         gone.append((part.kind, part.key))
+    released = await _release_pods(store)
+    if released:
+        yield Step("pods that queued", Outcome.CONFIGURED, f"{released} no longer held by a finalizer")
     for defined in removal.definitions:
         key = Key("", definitions.name_of(defined.kind))
         if defined.objects and not everything:
@@ -110,6 +114,21 @@ async def _count(store: Store, found: surroundings.Definition) -> int:
         return 0
     page = await store.list(Selection(found.kind), limit=1)
     return len(page.items) + page.remaining
+
+
+async def _release_pods(store: Store) -> int:
+    """How many were held by the finalizer of pods that queue: nobody would take it off, and they could never go. Where
+    Kueue runs too it is left to that."""
+    if any(each.project == surroundings.KUEUE for each in await surroundings.neighbours(store)):
+        return 0
+    page = await store.list(Selection(core.POD, labels=selectors.parse_labels(kueue_names.MANAGED)))
+    held = [found for found in page.items if kueue_names.MANAGED in found.meta.finalizers]
+    free = {"metadata": {"$deleteFromPrimitiveList/finalizers": [kueue_names.MANAGED]}}
+    patches = [Patch(core.POD, found.key, free, PatchType.STRATEGIC, options=_OPTIONS) for found in held]
+    for result in await store.write(patches) if patches else ():
+        if isinstance(result, Refused) and not isinstance(result.error, errors.NotFound):
+            raise result.error
+    return len(held)
 
 
 async def _let_go(store: Store, kind: Kind) -> None:

@@ -14,8 +14,9 @@ from muster.store.protocol import Selection, Store
 
 _PAGE: Final = 50  # definitions are large
 
+KUEUE: Final = "Kueue"
 _NEIGHBOURS: Final[Mapping[str, str]] = {
-    "Kueue": "app.kubernetes.io/name=kueue",
+    KUEUE: "app.kubernetes.io/name=kueue",
     "Volcano": "app in (volcano-controller,volcano-scheduler)",
     "Kubeflow's training operator": "control-plane=kubeflow-training-operator",
 }

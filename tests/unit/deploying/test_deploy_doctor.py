@@ -91,6 +91,11 @@ def test_controllers_that_do_not_start_say_why() -> None:
     assert judging.unlabelled_of(a_controller(2)) is Unlabelled.THEIRS
 
 
+def test_rights_of_another_version_are_told() -> None:
+    assert judging.role(None).verdict is Verdict.WARN
+    assert judging.role({"rules": [{"verbs": ["get"]}]}).found == "not those of this version"
+
+
 def test_a_leader_that_is_silent_is_no_leader() -> None:
     def lease(seconds_ago: float) -> dict[str, Any]:
         renewed = timestamps.to_micro_text(Instant(NOW - seconds_ago))
@@ -168,6 +173,7 @@ async def test_an_installation_that_works_and_one_without_a_leader(clock: Virtua
         found = await examined(store, clock)
         assert found["kinds of Volcano"].verdict is Verdict.OK
         assert found["controllers"].verdict is Verdict.FAIL
+        assert found["rights of the controllers"].verdict is Verdict.OK
         assert found["leader"].verdict is Verdict.FAIL
         assert found["webhooks"].verdict is Verdict.FAIL
         renewed = timestamps.to_micro_text(clock.now())

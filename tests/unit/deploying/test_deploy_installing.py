@@ -6,6 +6,7 @@ import pytest
 from tests.unit.deploying.clusters import a_cluster, a_definition, a_deployment, establish, put
 
 from muster.api import core, errors, kueue
+from muster.api.kueue.names import MANAGED
 from muster.api.objects import Key
 from muster.api.ownership import Unlabelled
 from muster.deploying import definitions, installing, kinds, names, removing, surroundings, waiting
@@ -119,6 +120,18 @@ async def test_removing_leaves_no_trace_but_kinds_that_are_used(clock: VirtualCl
         await uninstall(store, clock, everything=True)
         assert (await store.get(kueue.RESOURCE_FLAVOR, Key("", "a100"))).meta.finalizers == ()
         assert (await removing.plan(store, names.NAMESPACE)).is_empty
+
+
+@on_virtual_time
+async def test_pods_that_queued_can_go_when_nobody_looks_after_them(clock: VirtualClock) -> None:
+    metadata = {"namespace": "default", "name": "p", "labels": {MANAGED: "true"}, "finalizers": ["other/one", MANAGED]}
+    pod = {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    async with a_cluster(clock) as store:
+        await install(store, clock)
+        await put(store, core.POD, pod)
+        steps = {step.label: step for step in await uninstall(store, clock)}
+        assert steps["pods that queued"].note == "1 no longer held by a finalizer"
+        assert (await store.get(core.POD, Key("default", "p"))).meta.finalizers == ("other/one",)
 
 
 @on_virtual_time
