@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SUITE  ?= all
 
-.PHONY: up demo test test-simulation soak test-postgres kubectl test-kubectl kubernetes test-kubernetes test-torch test-det check format bench docs conformance clean
+.PHONY: up demo test test-simulation compare-simulation soak test-postgres kubectl test-kubectl kubernetes test-kubernetes test-torch test-det check format bench docs conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -24,6 +24,7 @@ demo: $(STAMP)          ## start four nodes, train a model as a gang, show the r
 
 test: $(STAMP)          ## all tests that need no foreign server
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(MAKE) test-simulation
 
 SEEDS   ?= 200
 WORKERS ?= $(shell nproc)
@@ -32,8 +33,14 @@ HOURS   ?= 1
 test-simulation: $(STAMP) ## the whole control plane under faults: 200 seeds, SEEDS=n for others
 	$(BIN)/muster sim run --seeds $(SEEDS) --workers $(WORKERS)
 
-soak: $(STAMP)          ## make soak HOURS=1: seeds for so long; the result is appended to docs/reliability.md
-	$(BIN)/python -m tests.simulation.soak --hours $(HOURS) --workers $(WORKERS)
+# OTHER: the `muster` of an environment with another Python.
+compare-simulation: $(STAMP) ## make compare-simulation OTHER=path/to/muster SEEDS=30: the same runs, bit for bit
+	@mkdir -p build
+	$(BIN)/muster sim run --seeds $(SEEDS) --workers $(WORKERS) > build/simulated-here
+	$(OTHER) sim run --seeds $(SEEDS) --workers $(WORKERS) | diff build/simulated-here -
+
+soak: $(STAMP)          ## make soak HOURS=1, or DAYS=100 virtual ones; the result is appended to docs/reliability.md
+	$(BIN)/python -m tests.simulation.soak $(if $(DAYS),--days $(DAYS),--hours $(HOURS)) --workers $(WORKERS)
 
 test-postgres: $(STAMP) ## the tests about records over a real PostgreSQL, which it starts by itself (root: and installs)
 	$(BIN)/python tools/postgres.py -- $(BIN)/python -m pytest -m postgres tests/unit tests/integration
@@ -54,6 +61,7 @@ kubernetes: $(STAMP)    ## build the control plane of test-kubernetes, into the 
 	nice $(BIN)/python tools/kubernetes.py --build
 
 test-kubernetes: $(STAMP) ## on a real cluster: that of KUBECONFIG, else a control plane that it builds and starts by itself
+	@tools/install-containerd
 	$(if $(KUBECONFIG),,$(BIN)/python tools/kubernetes.py --) $(BIN)/python -m pytest tests/kubernetes
 
 # An interpreter that has PyTorch; Debian's package belongs to the system's own.

@@ -117,15 +117,15 @@ MUTATIONS = (
     ), 8),
     Mutation("borrowing limits are not kept", queues, "read_quotas", lambda read: (
         lambda groups: {what: replace(quota, borrowing_limit=None) for what, quota in read(groups).items()}
-    ), 0),
-    Mutation("a queue that is stopped admits", QuotaState, "inactive", answers([]), 0),
+    ), 359),
+    Mutation("a queue that is stopped admits", QuotaState, "inactive", answers([]), 299),
     Mutation("starvation: who came last is served first", lanes, "order", lambda order: (
         lambda info, rank: (rank, -info.priority, -info.queued_since, info.uid, info.key)
     ), 0),
     Mutation("a bind whose answer was lost gives its room to another", Binder, "_is_doubtful", answers(False), 0),
     Mutation("what a store that is away refuses is decided again at once", writer, "_RETRY_SECONDS", lambda _: 0.0, 0),
     Mutation("a wish to wait for next to no time is granted at once", workqueue, "EARLY_SECONDS", lambda _: 0.0, 0),
-    Mutation("what an extender failed to answer for is never tried again", SchedulingQueue, "failed", nothing, 0),
+    Mutation("what an extender failed to answer for is never tried again", SchedulingQueue, "failed", nothing, 15),
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from muster.assembly.controlling import controllers
 from muster.sim import planning, plans, running, shrinking, world
 from muster.sim.ledger import Violation
 
-SEEDS = range(6)
+SEEDS = (1, 7, 9)  # of each size
 MORE_SEEDS = 25
 
 

@@ -88,7 +88,7 @@ def _cluster(seed: int, size: Size, chance: random.Random) -> Plan:
             cpus=_CPUS * len(nodes),
             gpus=chance.randint(_GPUS, gpus),
             cohort=cohort,
-            borrowing=chance.choice((None, 4)) if cohort else None,
+            borrowing=chance.choice((None, 1)) if cohort else None,
             lending=chance.choice((None, 4)) if cohort else None,
             preempts=chance.random() < 0.5,
         )

@@ -273,7 +273,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events: tuple[Event, ...] = ()
     processes: int = 1
     """Processes of controllers, of which one leads."""
-    patience: float = 7200.0
+    patience: float = 3600.0
     """Virtual seconds, once the last event is over, within which every job must have ended."""
     volcano_queues: tuple[VolcanoQueueShape, ...] = ()
     extender: ExtenderShape | None = None

@@ -1,5 +1,6 @@
 """What became of each job of a replay, and of the cluster meanwhile."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.sim.traces import Job
@@ -66,3 +67,27 @@ class Course:
         self.times.append(now)
         self.busy.append(busy)
         self.waiting.append(waiting)
+
+
+class Dues:
+    """What queues are owed, in GPU seconds: of their own quota, as far as they had jobs for it, what they did not have."""
+
+    def __init__(self, quotas: Mapping[str, int]) -> None:
+        self._quotas = quotas
+        self._asked = dict.fromkeys(quotas, 0)
+        self._used = dict.fromkeys(quotas, 0)
+        self._since = dict.fromkeys(quotas, 0.0)
+        self._owed = dict.fromkeys(quotas, 0.0)
+
+    def change(self, queue: str, now: float, *, asked: int = 0, used: int = 0) -> None:
+        """`asked`: by how much more jobs that run or wait there ask for than before; `used`: by those that run."""
+        lacking = min(self._quotas[queue], self._asked[queue]) - self._used[queue]
+        if lacking > 0:
+            self._owed[queue] += lacking * (now - self._since[queue])
+        self._since[queue] = now
+        self._asked[queue] += asked
+        self._used[queue] += used
+
+    def owed(self) -> Mapping[str, float]:
+        """By queue. To be asked when all jobs have ended."""
+        return self._owed

@@ -52,6 +52,8 @@ class QueueReport:
     wait: Spread
     slowdown: float
     """Mean of how many times longer jobs took, from arrival to end, than they ran."""
+    owed_gpu_hours: float
+    """Of its own quota, what it had jobs for and did not have."""
 
     def to_document(self) -> Document:
         return {
@@ -60,6 +62,7 @@ class QueueReport:
             "gpuHours": round(self.gpu_hours, 1),
             "wait": self.wait.to_document(),
             "slowdown": round(self.slowdown, 2),
+            "owedGpuHours": round(self.owed_gpu_hours, 1),
         }
 
 
@@ -79,6 +82,8 @@ class Report:
     preemptions: int
     lost_gpu_hours: float
     held_idle_gpu_hours: float
+    owed_gpu_hours: float
+    """To all queues together."""
     fairness: float
     """Jain's index of the queues' mean slowdowns: 1 where all are slowed down alike, 1/n where one is only."""
     queues: Mapping[str, QueueReport]
@@ -100,6 +105,7 @@ class Report:
             "preemptions": self.preemptions,
             "lostGpuHours": round(self.lost_gpu_hours, 1),
             "heldIdleGpuHours": round(self.held_idle_gpu_hours, 1),
+            "owedGpuHours": round(self.owed_gpu_hours, 1),
             "fairness": round(self.fairness, 4),
             "queues": {name: queue.to_document() for name, queue in self.queues.items()},
         }
@@ -121,6 +127,7 @@ def report(history: History) -> Report:
         preemptions=history.preemptions,
         lost_gpu_hours=sum(life.lost * life.job.gpus for life in lives) / _HOUR,
         held_idle_gpu_hours=history.held_idle / _HOUR,
+        owed_gpu_hours=sum(history.owed.values()) / _HOUR,
         fairness=_jain([queue.slowdown for queue in queues.values() if queue.jobs]),
         queues=queues,
         waits=sorted(life.waited for life in lives),
@@ -151,6 +158,7 @@ def _queues(history: History) -> dict[str, QueueReport]:
             gpu_hours=sum(life.job.work for life in mine) / _HOUR,
             wait=Spread.of([life.waited for life in mine]),
             slowdown=float(np.mean([_slowdown(life) for life in mine])) if mine else 1.0,
+            owed_gpu_hours=history.owed[name] / _HOUR,
         )
         for name, mine in lives.items()
     }

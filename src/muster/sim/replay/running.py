@@ -1,12 +1,13 @@
 """The replay itself: virtual time goes from one arrival or end to the next, and at each the engine decides."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
 
 from muster.sim.replay.deciding import Decider, Outcome, Started
 from muster.sim.replay.estimates import estimates
-from muster.sim.replay.lives import Course, Life
+from muster.sim.replay.lives import Course, Dues, Life
 from muster.sim.replay.machines import Machines
 from muster.sim.replay.policies import Options, Policy
 from muster.sim.replay.reserving import Reserving
@@ -29,6 +30,8 @@ class History:
     lives: list[Life]
     course: Course
     preemptions: int
+    owed: Mapping[str, float]
+    """By queue, GPU seconds of its quota that it had jobs for and did not have."""
     held_idle: float
     """GPU seconds that nodes stood idle while they were reserved."""
 
@@ -50,6 +53,7 @@ class _Replay:
         self._guesses = estimates(jobs, options.noise, options.seed)
         self._ends: list[tuple[float, int, int]] = []  # when, job, attempt: stale where that was preempted
         self._course = Course()
+        self._dues = Dues(setup.shares.quotas)
         self._arrived = self._busy = self._waiting = self._preemptions = 0
         self._reserving: Reserving | None = None
         if policy.reserves:
@@ -67,7 +71,10 @@ class _Replay:
                     self._apply(self._decider.decide(now), now)
             self._course.note(now, self._busy, self._waiting)
         held = self._reserving.held_idle if self._reserving is not None else 0.0
-        return History(self._setup, self._lives, self._course, self._preemptions, held)
+        return History(self._setup, self._lives, self._course, self._preemptions, self._dues.owed(), held)
+
+    def _queue(self, life: Life) -> str:
+        return self._setup.shares.queue_of(life.job.queue)
 
     def _next(self) -> float:
         while self._ends and self._is_stale(*self._ends[0]):
@@ -88,6 +95,7 @@ class _Replay:
                 continue
             life = self._lives[ending[1]]
             self._busy -= life.job.gpus
+            self._dues.change(self._queue(life), now, asked=-life.job.gpus, used=-life.job.gpus)
             if self._reserving is not None:
                 self._reserving.left(life)
             life.end(now)
@@ -99,6 +107,7 @@ class _Replay:
             job = jobs[self._arrived]
             self._arrived += 1
             self._waiting += 1
+            self._dues.change(self._setup.shares.queue_of(job.queue), now, asked=job.gpus)
             # As if the shortest had come first: an order of its own, with the engine's own means.
             self._decider.waits(job, now, since=self._guesses[job.number] if by_length else None)
             if self._reserving is not None:
@@ -111,6 +120,7 @@ class _Replay:
                 heappush(self._ends, (life.start(now, outcome.nodes), outcome.job, life.attempt))
                 self._busy += life.job.gpus
                 self._waiting -= 1
+                self._dues.change(self._queue(life), now, used=life.job.gpus)
                 if self._reserving is not None:
                     self._reserving.started(life)
             else:
@@ -118,3 +128,4 @@ class _Replay:
                 self._busy -= life.job.gpus
                 self._waiting += 1
                 self._preemptions += 1
+                self._dues.change(self._queue(life), now, used=-life.job.gpus)
