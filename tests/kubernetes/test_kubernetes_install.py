@@ -14,9 +14,9 @@ from tests.kubernetes.own_planes import Plane, own_plane
 from muster.api import kueue
 from muster.deploying import definitions
 
-KINDS = sorted(definitions.name_of(kind) for kind in definitions.kinds())
-FOREIGN = definitions.name_of(kueue.COHORT)
-USED = definitions.name_of(kueue.RESOURCE_FLAVOR)
+KINDS = sorted(kind.resource for kind in definitions.kinds())
+FOREIGN = kueue.COHORT.resource
+USED = kueue.RESOURCE_FLAVOR.resource
 
 
 @pytest.fixture(scope="module")

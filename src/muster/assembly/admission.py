@@ -156,7 +156,7 @@ class Registration:
         for kind in definitions.kinds():
             if not kind.conversions:
                 continue
-            key = Key("", definitions.name_of(kind))
+            key = Key("", kind.resource)
             try:
                 found = await self._store.get(kinds.CUSTOM_RESOURCE_DEFINITION, key)
             except errors.NotFound:

@@ -8,7 +8,7 @@ import click
 from muster.api import raw
 from muster.cli import clusters
 from muster.cli.install import show
-from muster.deploying import definitions, reaching, removing
+from muster.deploying import reaching, removing
 from muster.deploying.removing import Removal
 from muster.runtime.clock import SystemClock
 
@@ -62,9 +62,9 @@ def _print(removal: Removal, *, everything: bool) -> None:
     for defined in removal.definitions:
         goes = everything or not defined.objects
         fate = "would be deleted" if goes else "would be kept"
-        click.echo(f"customresourcedefinition/{definitions.name_of(defined.kind)} {fate}: {defined.objects} objects")
+        click.echo(f"customresourcedefinition/{defined.kind.resource} {fate}: {defined.objects} objects")
 
 
 def _ask(removal: Removal) -> None:
-    listed = [f"{each.objects} {definitions.name_of(each.kind)}" for each in removal.definitions if each.objects]
+    listed = [f"{each.objects} {each.kind.resource}" for each in removal.definitions if each.objects]
     click.confirm(f"This deletes {', '.join(listed)}. Go on?", abort=True)

@@ -50,7 +50,7 @@ def files() -> Mapping[str, str]:
     """All files of the chart, by their path in it."""
     found = {"Chart.yaml": NOTICE + raw.to_yaml(_head()), "values.yaml": _values()}
     for kind in definitions.kinds():
-        found[f"crds/{definitions.name_of(kind)}.yaml"] = NOTICE + raw.to_yaml(definitions.definition(kind))
+        found[f"crds/{kind.resource}.yaml"] = NOTICE + raw.to_yaml(definitions.definition(kind))
     for part in manifests.parts(Expressions()):
         document, condition = part.document, part.condition
         body = _templated(raw.to_yaml(document))

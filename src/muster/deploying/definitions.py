@@ -34,15 +34,11 @@ def kinds() -> Iterator[Kind]:
     return (kind for kind in REGISTRY if not kind.built_in)
 
 
-def name_of(kind: Kind) -> str:
-    return f"{kind.plural}.{kind.group}"
-
-
 def definition(kind: Kind) -> Document:
     made: Document = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": name_of(kind), "labels": dict(names.LABELS)},
+        "metadata": {"name": kind.resource, "labels": dict(names.LABELS)},
         "spec": {
             "group": kind.group,
             "names": _names(kind),

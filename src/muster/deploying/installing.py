@@ -107,9 +107,9 @@ class Installer:
             if there is not None and not there.is_ours:
                 yield _kept(there)
                 continue
-            await waiting.until_gone(self._store, self._clock, kinds.CUSTOM_RESOURCE_DEFINITION, _key(kind))
+            await waiting.until_gone(self._store, self._clock, kinds.CUSTOM_RESOURCE_DEFINITION, Key("", kind.resource))
             document = definitions.definition(kind)
-            if kind.conversions and there is not None and there.conversion:
+            if kind.conversions and there is not None and there.conversion.get("strategy") == "Webhook":
                 document["spec"]["conversion"] = there.conversion  # the controllers have put it right
             made.append(kind)
             yield await self._apply(kinds.CUSTOM_RESOURCE_DEFINITION, document)
@@ -119,7 +119,7 @@ class Installer:
             yield Step("definitions of kinds", Outcome.READY, f"{len(made)} established")
 
     async def _wait_until_established(self, kind: Kind) -> None:
-        key = _key(kind)
+        key = Key("", kind.resource)
 
         async def is_established() -> bool:
             found = surroundings.definition(kind, await self._store.get(kinds.CUSTOM_RESOURCE_DEFINITION, key))
@@ -162,12 +162,8 @@ class Installer:
             return None
 
 
-def _key(kind: Kind) -> Key:
-    return Key("", definitions.name_of(kind))
-
-
 def _kept(there: Definition) -> Step:
-    label = _label(kinds.CUSTOM_RESOURCE_DEFINITION, definitions.name_of(there.kind))
+    label = _label(kinds.CUSTOM_RESOURCE_DEFINITION, there.kind.resource)
     if there.kind.version in there.served:
         return Step(label, Outcome.KEPT, "of another installation, used as it is")
     served = ", ".join(sorted(there.served)) or "no version"

@@ -82,7 +82,7 @@ def _project(kind: Kind) -> str:
 
 
 def _list(found: Sequence[Kind]) -> str:
-    return ", ".join(definitions.name_of(kind) for kind in found)
+    return ", ".join(kind.resource for kind in found)
 
 
 def neighbours(found: Sequence[Neighbour], unlabelled: Unlabelled | None) -> Finding:

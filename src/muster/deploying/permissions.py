@@ -125,7 +125,7 @@ CLUSTER: Sequence[Grant] = (
         (kinds.CUSTOM_RESOURCE_DEFINITION,),
         ("get", "patch"),
         "who converts older versions, where the definition is ours",
-        named=tuple(definitions.name_of(kind) for kind in definitions.kinds() if kind.conversions),
+        named=tuple(kind.resource for kind in definitions.kinds() if kind.conversions),
     ),
     Grant(
         (batch.JOB, *_JOBS, volcano.CRON_JOB, volcano.JOB_FLOW, volcano.POD_GROUP),

@@ -12,7 +12,7 @@ from muster.api import coordination, core, errors, policy, scheduling, selectors
 from muster.api.kinds import Kind
 from muster.api.kueue import names as kueue_names
 from muster.api.objects import Key, Object
-from muster.deploying import definitions, kinds, names, surroundings, waiting
+from muster.deploying import kinds, names, surroundings, waiting
 from muster.deploying.installing import MANAGER, Outcome, Step
 from muster.runtime.clock import Clock
 from muster.store.protocol import Delete, Options, Patch, PatchType, Refused, Selection, Store, write_one
@@ -85,7 +85,7 @@ async def remove(store: Store, clock: Clock, removal: Removal, *, everything: bo
     if released:
         yield Step("pods that queued", Outcome.CONFIGURED, f"{released} no longer held by a finalizer")
     for defined in removal.definitions:
-        key = Key("", definitions.name_of(defined.kind))
+        key = Key("", defined.kind.resource)
         if defined.objects and not everything:
             label, note = (
                 _label(kinds.CUSTOM_RESOURCE_DEFINITION, key),

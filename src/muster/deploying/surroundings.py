@@ -1,11 +1,11 @@
 """What is in a cluster already that an installation must get along with."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from muster.api import raw, selectors
-from muster.api.documents import objects
+from muster.api.documents import child, objects
 from muster.api.kinds import Kind
 from muster.api.objects import Object
 from muster.api.raw import Document
@@ -32,7 +32,7 @@ class Definition:
     is_established: bool
     served: frozenset[str]
     trouble: str = ""
-    conversion: Document | None = None
+    conversion: Document = field(default_factory=dict)
 
     @property
     def is_usable(self) -> bool:
@@ -53,7 +53,7 @@ def is_ours(found: Object) -> bool:
 
 async def known_definitions(store: Store) -> Mapping[Kind, Definition]:
     """Those of the kinds that we need, whoever has made them."""
-    wanted = {definitions.name_of(kind): kind for kind in definitions.kinds()}
+    wanted = {kind.resource: kind for kind in definitions.kinds()}
     found: dict[Kind, Definition] = {}
     token = ""
     while True:
@@ -77,7 +77,7 @@ def definition(kind: Kind, found: Object) -> Definition:
         any(_is(each, "Established", "True") for each in conditions),
         frozenset(str(each.get("name")) for each in objects(document, "spec", "versions") if each.get("served")),
         "; ".join(refused),
-        raw.dig(document, "spec", "conversion"),
+        child(document, "spec", "conversion"),
     )
 
 

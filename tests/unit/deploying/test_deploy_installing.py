@@ -9,7 +9,7 @@ from muster.api import core, errors, kueue
 from muster.api.kueue.names import MANAGED
 from muster.api.objects import Key
 from muster.api.ownership import Unlabelled
-from muster.deploying import definitions, installing, kinds, names, removing, surroundings, waiting
+from muster.deploying import installing, kinds, names, removing, surroundings, waiting
 from muster.deploying.installing import Installer, Outcome, Step
 from muster.deploying.slots import Chosen
 from muster.deploying.values import Values
@@ -17,7 +17,7 @@ from muster.runtime.clock import VirtualClock
 from muster.store.protocol import Create, Delete, Patch, Selection, Store, write_one
 from muster.testing.virtual import on_virtual_time
 
-CLUSTER_QUEUES = definitions.name_of(kueue.CLUSTER_QUEUE)
+CLUSTER_QUEUES = kueue.CLUSTER_QUEUE.resource
 
 
 async def install(store: Store, clock: VirtualClock, *, dry_run: bool = False, replicas: int = 2) -> Sequence[Step]:
