@@ -26,7 +26,7 @@ from muster.quota.engine import Engine as QuotaEngine
 from muster.quota.queueing import lanes
 from muster.quota.state import QuotaState
 from muster.runtime import workqueue
-from muster.runtime.informers import Informer
+from muster.runtime.informers import Copy
 from muster.runtime.workqueue import WorkQueue
 from muster.sim import planning, world
 from muster.sim.ledger import Violation
@@ -80,8 +80,8 @@ async def _at_once(self: Currency, key: object) -> float:
     return 0.0
 
 
-def _skip(informer: Informer, page: Page) -> bool:
-    informer._revision = page.revision
+def _skip(copy: Copy, page: Page) -> bool:
+    copy.revision = page.revision
     return True
 
 
@@ -92,16 +92,16 @@ MUTATIONS = (
     Mutation("a missed wake-up: nobody is told that quota is free", QuotaEngine, "_make_room", nothing, 1),
     Mutation("quota given twice: what is admitted is not counted", QuotaState, "add_usage", nothing, 0),
     Mutation("a refused admission is believed", Writer, "read_answers", nothing, 5),
-    Mutation("a list after a broken watch does not show what has gone", Informer, "_take_list", lambda take: (
+    Mutation("a list after a broken watch does not show what has gone", Copy, "_take_list", lambda take: (
         lambda self, page: take(self, type(page)([*page.items, *(
-            found for key, found in self._objects.items() if key not in {item.key for item in page.items}
+            found for key, found in self.objects.items() if key not in {item.key for item in page.items}
         )], page.revision))
     ), 198),
     Mutation("a write is acknowledged though the disk has refused it", EmbeddedStore, "_make_durable", _swallowing, 8),
     Mutation("victims are evicted, and nobody is promised their place", evicting, "_nominate", lambda nominate: (
         lambda pod, node: nominate(pod, None)
     ), 3),
-    Mutation("events that were lost with a watch stay lost", Informer, "_take_list", lambda take: (
+    Mutation("events that were lost with a watch stay lost", Copy, "_take_list", lambda take: (
         lambda self, page: take(self, page) if not self.is_synced else _skip(self, page)
     ), 2),
     Mutation("room is not given back: pods that have ended still count", ClusterState, "release", nothing, 0),

@@ -24,6 +24,7 @@ from muster.controllers.quota import QuotaController
 from muster.controllers.quota.visibility import Visibility
 from muster.controllers.scheduling import SchedulingController
 from muster.runtime.clock import Clock, SystemClock
+from muster.runtime.informers import Shared
 from muster.runtime.metrics import Registry
 from muster.runtime.supervision import supervise
 from muster.server import access, app, tls
@@ -97,12 +98,13 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
         local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, tokens.node)))
         samples = await stack.enter_async_context(NodeSamples(store, tokens.node))
         metrics = Registry()
-        scheduler = SchedulingController(store, clock, policies.make_engine)
-        quota = QuotaController(store, clock, policies.quota, metrics)
+        shared = Shared(store)
+        scheduler = SchedulingController(shared, clock, policies.make_engine)
+        quota = QuotaController(shared, clock, policies.quota, metrics)
         queues = Visibility(quota, clock)
         lookouts = Lookouts(scheduler.decisions, queues, metrics.pieces)
         application = _application(store, clock, tokens, local_logs, lookouts)
-        components = {**controllers(store, clock, scheduler, quota), **_renewal(secure, clock)}
+        components = {**controllers(shared, clock, scheduler, quota), **_renewal(secure, clock)}
         await stack.enter_async_context(kept_running(components, clock))
         context = None if secure is None else secure.context
         proxies = settings.platform.security.trusted_proxies

@@ -8,6 +8,7 @@ from muster.store.protocol import Delete, Options, Revision, Selection, Store
 
 _OPTIONS = Options(manager="muster-events")
 _PAGE = 500
+_LONGEST_PAUSE_SECONDS = 600.0  # the wall clock may be set
 
 
 class EventCleaner:
@@ -23,25 +24,28 @@ class EventCleaner:
 
     async def run(self) -> None:
         while True:
-            await self.clean()
-            await self._clock.sleep(self._period_seconds)
+            left = await self.clean()
+            await self._clock.sleep(max(self._period_seconds, min(left, _LONGEST_PAUSE_SECONDS)))
 
-    async def clean(self) -> None:
-        token = ""
+    async def clean(self) -> float:
+        """Seconds until more may be due: what comes meanwhile is kept for longer than that."""
+        token, left = "", self._keep_seconds
         while True:
             page = await self._store.list(Selection(core.EVENT), limit=_PAGE, token=token)
             oldest = Instant(self._clock.now() - self._keep_seconds)
+            told = [(found, _last_told(found)) for found in page.items]
             # Based on the revision seen: an event that is told again meanwhile stays.
             await self._store.write(
                 [
                     Delete(found.kind, found.key, based_on=Revision(found.revision), options=_OPTIONS)
-                    for found in page.items
-                    if _last_told(found) < oldest
+                    for found, at in told
+                    if at < oldest
                 ]
             )
+            left = min([left, *(at - oldest for _, at in told if at >= oldest)])
             token = page.token
             if not token:
-                return
+                return left
 
 
 def _last_told(event: Object) -> Instant:

@@ -1,20 +1,22 @@
 """A live copy of one selection of objects: listed once, then kept up to date by a watch.
 
 Reads are plain dictionary lookups; handlers hear each add, update and delete exactly once and in order,
-also across a relist. The copy may lag behind the store but never goes back in time.
+also across a relist. The copy may lag behind the store but never goes back in time. Over a store that is `Shared`, all
+informers of the same selection have one copy: most controllers follow all pods.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from muster.api.errors import ApiError, Expired
+from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.runtime.clock import Clock
-from muster.store.protocol import Change, Event, Page, Revision, Selection, Store
+from muster.store.protocol import Change, Event, Page, Result, Revision, Selection, Store, Write
 
 _log = logging.getLogger(__name__)
 
@@ -23,6 +25,7 @@ Handler: TypeAlias = Callable[[Event], None]
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 10.0
+_EVENTS_A_TURN = 64
 
 
 def by_owner(found: Object) -> Iterable[str]:
@@ -35,19 +38,20 @@ class Informer:
 
     def __init__(self, store: Store, selection: Selection, *, clock: Clock, resync: float | None = None) -> None:
         self.selection = selection
-        self._store = store
         self._clock = clock
         self._resync = resync
-        self._objects: dict[Key, Object] = {}
+        self._copy = store.copy_of(selection, clock) if isinstance(store, Shared) else Copy(store, selection, clock)
         self._indices: dict[str, _Index] = {}
         self._handlers: list[Handler] = []
+        self._has_begun = False
         self._synced = asyncio.Event()
-        self._revision = Revision(0)
+        self._following: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
 
     def index_by(self, name: str, function: IndexFunction) -> None:
         """Register an index. Objects are filed under each value that `function` yields."""
         index = self._indices[name] = _Index(function)
-        for found in self._objects.values():
+        for found in self.items() if self._has_begun else ():
             index.add(found)
 
     def on_event(self, handler: Handler) -> None:
@@ -55,10 +59,10 @@ class Informer:
         self._handlers.append(handler)
 
     def get(self, key: Key) -> Object | None:
-        return self._objects.get(key)
+        return self._copy.objects.get(key)
 
     def items(self) -> Collection[Object]:
-        return self._objects.values()
+        return self._copy.objects.values()
 
     def by_index(self, name: str, value: str) -> Collection[Object]:
         return self._indices[name].find(value)
@@ -70,7 +74,7 @@ class Informer:
     @property
     def revision(self) -> Revision:
         """The copy shows every change up to here: what one has written later is not in it yet."""
-        return self._revision
+        return self._copy.revision
 
     async def synced(self) -> None:
         """Returns once the first list is in."""
@@ -79,22 +83,92 @@ class Informer:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             name = self.selection.kind.plural
-            group.create_task(self._follow(), name=f"informer-{name}")
+            self._following = group.create_task(self._follow(), name=f"informer-{name}")
             if self._resync is not None:
                 group.create_task(self._repeat(self._resync), name=f"resync-{name}")
 
     async def _follow(self) -> None:
+        try:
+            await self._copy.follow(self)
+        except asyncio.CancelledError:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
+
+    async def _repeat(self, period: float) -> None:
+        while True:
+            await self._clock.sleep(period)
+            for found in list(self.items()):
+                self._tell(Event(Change.MODIFIED, found, Revision(found.revision)))
+
+    # From the copy
+
+    def begin(self, objects: Iterable[Object]) -> None:
+        """These are there already."""
+        self._has_begun = True
+        for found in objects:
+            self.hear(None, Event(Change.ADDED, found, Revision(found.revision)))
+
+    def hear(self, known: Object | None, event: Event) -> None:
+        """The copy has changed. A handler that raises ends this informer, and no other that has the same copy."""
+        try:
+            for index in self._indices.values():
+                index.change(known, None if event.change is Change.DELETED else event.object)
+            self._tell(event)
+        except Exception as error:
+            self._failure = error
+            if self._following is not None:
+                self._following.cancel()
+
+    def be_synced(self) -> None:
+        self._synced.set()
+
+    def _tell(self, event: Event) -> None:
+        for handler in self._handlers:
+            handler(event)
+
+
+class Copy:
+    """What informers of one selection know. One of those who follow keeps it up to date for all; when that one goes,
+    the next does."""
+
+    def __init__(self, store: Store, selection: Selection, clock: Clock) -> None:
+        self.objects: dict[Key, Object] = {}
+        self.revision = Revision(0)
+        self.is_synced = False
+        self.is_abandoned = False
+        """The last of those who followed has gone: it shows the past."""
+        self._store = store
+        self._selection = selection
+        self._clock = clock
+        self._followers: dict[Informer, None] = {}
+        self._turn = asyncio.Lock()
+
+    async def follow(self, informer: Informer) -> None:
+        self._followers[informer] = None
+        self.is_abandoned = False
+        informer.begin([self.objects[key] for key in sorted(self.objects)] if self.is_synced else ())
+        if self.is_synced:
+            informer.be_synced()
+        try:
+            async with self._turn:
+                await self._keep_up()
+        finally:
+            del self._followers[informer]
+            self.is_abandoned = not self._followers
+
+    async def _keep_up(self) -> None:
         pause = FIRST_PAUSE_SECONDS
         while True:
-            heard = self._revision
+            heard = self.revision
             try:
-                if self._take_list(await self._store.list(self.selection)):
+                if self._take_list(await self._store.list(self._selection)):
                     await self._take_watch()
             except Expired:
-                _log.info("watch of %s fell behind; listing again", self.selection.kind.plural)
+                _log.info("watch of %s fell behind; listing again", self._selection.kind.plural)
             except (ApiError, OSError) as error:
-                _log.warning("watch of %s broke; listing again: %s", self.selection.kind.plural, error)
-            if self._revision > heard:
+                _log.warning("watch of %s broke; listing again: %s", self._selection.kind.plural, error)
+            if self.revision > heard:
                 pause = FIRST_PAUSE_SECONDS
             await self._clock.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
@@ -102,37 +176,41 @@ class Informer:
     async def _take_watch(self) -> None:
         """Until the watch breaks; one that simply ends (a proxy's time limit) is taken up again without a list."""
         while True:
-            before = self._revision
-            async for events in self._store.watch(self.selection, since=self._revision, bookmarks=True):
-                for event in events:
+            before = self.revision
+            async for events in self._store.watch(self._selection, since=self.revision, bookmarks=True):
+                for number, event in enumerate(events, 1):
                     self._take(event)
-            if self._revision == before:
+                    if number % _EVENTS_A_TURN == 0:
+                        await asyncio.sleep(0)  # others get their turn
+            if self.revision == before:
                 await self._clock.sleep(FIRST_PAUSE_SECONDS)
 
     def _take_list(self, page: Page) -> bool:
         """Turn the list into the changes that lead to it. False where it is older than what was already shown."""
-        if page.revision < self._revision:
-            _log.warning("list of %s is older than its watch; ignored", self.selection.kind.plural)
+        if page.revision < self.revision:
+            _log.warning("list of %s is older than its watch; ignored", self._selection.kind.plural)
             return False
         listed = {found.key: found for found in page.items}
-        for key in [key for key in self._objects if key not in listed]:
-            self._take(Event(Change.DELETED, self._objects[key], page.revision))
+        for key in [key for key in self.objects if key not in listed]:
+            self._take(Event(Change.DELETED, self.objects[key], page.revision))
         for found in listed.values():
             self._take(Event(Change.ADDED, found, Revision(found.revision)))
-        self._revision = page.revision
-        self._synced.set()
+        self.revision = page.revision
+        self.is_synced = True
+        for informer in self._followers:
+            informer.be_synced()
         return True
 
     def _take(self, event: Event) -> None:
         found = event.object
-        self._revision = max(self._revision, event.revision)
+        self.revision = max(self.revision, event.revision)
         if found is None:
             return
-        known = self._objects.get(found.key)
+        known = self.objects.get(found.key)
         if event.change is Change.DELETED:
             if known is None or event.revision < known.revision:
                 return
-            del self._objects[found.key]
+            del self.objects[found.key]
         else:
             if known is not None and found.revision <= known.revision:
                 return
@@ -140,23 +218,40 @@ class Informer:
                 # Deleted and made again while nobody listened: handlers must see the first one go.
                 self._take(Event(Change.DELETED, known, event.revision))
                 known = None
-            self._objects[found.key] = found
+            self.objects[found.key] = found
             change = Change.ADDED if known is None else Change.MODIFIED
             if event.change is not change:
                 event = replace(event, change=change)
-        for index in self._indices.values():
-            index.change(known, None if event.change is Change.DELETED else found)
-        self._tell(event)
+        for informer in self._followers:
+            informer.hear(known, event)
 
-    def _tell(self, event: Event) -> None:
-        for handler in self._handlers:
-            handler(event)
 
-    async def _repeat(self, period: float) -> None:
-        while True:
-            await self._clock.sleep(period)
-            for found in list(self._objects.values()):
-                self._tell(Event(Change.MODIFIED, found, Revision(found.revision)))
+class Shared:
+    """A `Store` over another, whose informers of the same selection share their copy."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self._copies: dict[Selection, Copy] = {}
+
+    def copy_of(self, selection: Selection, clock: Clock) -> Copy:
+        found = self._copies.get(selection)
+        if found is None or found.is_abandoned:
+            found = self._copies[selection] = Copy(self._inner, selection, clock)
+        return found
+
+    async def get(self, kind: Kind, key: Key) -> Object:
+        return await self._inner.get(kind, key)
+
+    async def list(self, selection: Selection, *, limit: int = 0, token: str = "") -> Page:
+        return await self._inner.list(selection, limit=limit, token=token)
+
+    def watch(
+        self, selection: Selection, *, since: Revision | None = None, bookmarks: bool = False
+    ) -> AsyncIterator[Sequence[Event]]:
+        return self._inner.watch(selection, since=since, bookmarks=bookmarks)
+
+    async def write(self, writes: Sequence[Write]) -> Sequence[Result]:
+        return await self._inner.write(writes)
 
 
 class _Index:

@@ -70,7 +70,7 @@ class Weather:
         self._storms = [pair for pair in self._storms if pair[0] is not storm]
 
     def strikes(self, what: str) -> bool:
-        return any(chance.random() < getattr(storm, what) for storm, chance in self._storms)
+        return bool(self._storms) and any(chance.random() < getattr(storm, what) for storm, chance in self._storms)
 
     def delay(self) -> float:
         return sum(chance.random() * storm.slow for storm, chance in self._storms if storm.slow)

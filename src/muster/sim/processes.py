@@ -7,6 +7,7 @@ from typing import TypeAlias
 from muster.controllers.quota import QuotaController
 from muster.controllers.scheduling import SchedulingController
 from muster.runtime.clock import Clock
+from muster.runtime.informers import Shared
 from muster.runtime.leases import LeaderElector
 from muster.runtime.supervision import supervise
 from muster.sim.connections import Connection
@@ -56,8 +57,9 @@ class Process:
         is_elected: bool,
     ) -> None:
         self.connection = connection
-        self.quota = QuotaController(connection, clock)
-        components = assemble(connection, clock, make_scheduler(connection), self.quota)
+        store = Shared(connection)
+        self.quota = QuotaController(store, clock)
+        components = assemble(store, clock, make_scheduler(store), self.quota)
         self._parts = {name: _Part(component) for name, component in components.items()}
         self._clock = clock
         self._elector: LeaderElector | None = None
