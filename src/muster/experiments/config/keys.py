@@ -179,7 +179,12 @@ SECTIONS: Final[Sequence[Section]] = (
             "prefix": "Of all that is kept there.",
         },
     ),
-    _storage("gcs", "", {"bucket": "b"}, {"bucket": "Its name.", "prefix": "Of all that is kept there."}),
+    _storage(
+        "gcs",
+        "Keys come from the environment: Google's application default credentials.",
+        {"bucket": "b"},
+        {"bucket": "Its name.", "prefix": "Of all that is kept there."},
+    ),
     _storage(
         "azure",
         "Exactly one of `connection_string` and `account_url`.",
@@ -187,8 +192,8 @@ SECTIONS: Final[Sequence[Section]] = (
         {
             "container": "Its name.",
             "connection_string": "Is not shown.",
-            "account_url": "With `credential`, or as the environment says.",
-            "credential": "Is not shown.",
+            "account_url": "With `credential`, where it has no signature itself.",
+            "credential": "A key or a shared access signature. Is not shown.",
         },
     ),
     Section(
