@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SUITE  ?= all
 
-.PHONY: up demo test test-simulation compare-simulation soak test-postgres kubectl test-kubectl kubernetes test-kubernetes test-torch test-det check format bench docs conformance clean
+.PHONY: up demo test test-simulation compare-simulation soak test-postgres kubectl test-kubectl helm kubernetes test-kubernetes test-torch test-det check format bench docs conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -56,6 +56,10 @@ kubectl:                ## build that kubectl into build/bin
 
 test-kubectl: $(STAMP)  ## the kubectl tests with that kubectl
 	KUBECTL="$(CURDIR)/build/bin/kubectl" $(BIN)/python -m pytest tests/e2e/test_kubectl.py
+
+helm:                   ## build Helm into build/bin, to check the chart with; pinned in tools/helm/go.mod, needs Go
+	@mkdir -p build/bin
+	nice go build -C tools/helm -o "$(CURDIR)/build/bin/helm" helm.sh/helm/v3/cmd/helm
 
 kubernetes: $(STAMP)    ## build the control plane of test-kubernetes, into the user's cache; needs Go
 	nice $(BIN)/python tools/kubernetes.py --build

@@ -50,13 +50,14 @@ def files() -> Mapping[str, str]:
     """All files of the chart, by their path in it."""
     found = {"Chart.yaml": NOTICE + raw.to_yaml(_head()), "values.yaml": _values()}
     for kind in definitions.kinds():
-        found[f"crds/{kind.resource}.yaml"] = NOTICE + raw.to_yaml(definitions.definition(kind))
+        # `helm show crds` puts them one behind the other, as they are.
+        found[f"crds/{kind.resource}.yaml"] = f"---\n{NOTICE}{raw.to_yaml(definitions.definition(kind))}"
     for part in manifests.parts(Expressions()):
         document, condition = part.document, part.condition
-        body = _templated(raw.to_yaml(document))
+        body = NOTICE + _templated(raw.to_yaml(document))
         if condition:
             body = f"{{{{- if .Values.{condition} }}}}\n{body}{{{{- end }}}}\n"
-        found[f"templates/{_file_name(document)}.yaml"] = NOTICE + body
+        found[f"templates/{_file_name(document)}.yaml"] = body
     return found
 
 

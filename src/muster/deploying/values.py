@@ -75,8 +75,9 @@ class Values(Section, frozen=True):
 
 
 def read(given: Iterable[Given]) -> Values:
-    """The strongest last. Raises BadRequest that names the key and where it was found."""
-    return reading.merge(Values, given)
+    """The strongest last, over the defaults, as Helm has it: what is said of limits leaves requests alone. Raises
+    BadRequest that names the key and where it was found."""
+    return reading.merge(Values, [Given("defaults", shown(Values())), *given])
 
 
 def shown(values: Values) -> Document:
