@@ -35,7 +35,11 @@ def test_checkpoints_are_removed_and_what_is_left_is_told(glue: Path, master: st
     assert "secret" not in "".join(told.texts)
 
 
-def test_a_storage_that_fails_is_an_error_and_nothing_is_told_as_gone(glue: Path, master: str, told: Told) -> None:
-    assert run(glue, master, "CHECKPOINT_GC", **wanted({"type": "tape"}, "c1")).returncode == 1
+def test_a_storage_that_fails_is_an_error_and_nothing_is_told_as_gone(
+    glue: Path, master: str, told: Told, tmp_path: Path
+) -> None:
+    words = {**wanted({"type": "tape"}, "c1"), "MUSTER_TERMINATION_LOG": str(tmp_path / "word")}
+    assert run(glue, master, "CHECKPOINT_GC", **words).returncode == 1
     assert told.left == []
+    assert (tmp_path / "word").read_text() == "checkpoint_storage.type: 'tape' is not known"
     assert any("'tape' is not known" in text for text in told.texts)

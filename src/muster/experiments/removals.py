@@ -114,13 +114,10 @@ class Removals:
         services = self._services
         namespace = await workspace_room.namespace(services.accounts.bindings, services.store, experiment.workspace)
         await self._cluster.glue.place(services.store, namespace)
-        # It reaches the storage as trials do: by a directory that they have mounted, by variables or a service account
-        # that lead to credentials.
-        trials = launching.task_config(experiment)
-        environment = Environment(variables=trials.environment.variables, pod_spec=trials.environment.pod_spec)
-        config = TaskConfig(environment=environment, resources=Resources(slots=0), bind_mounts=trials.bind_mounts)
         facts = TaskFacts(kind=TaskType.CHECKPOINT_GC, username=experiment.username, device="cpu")
-        template = task_pods.template(config, facts, self._cluster, self._settings.defaults.cpu_pod_spec)
+        template = task_pods.template(
+            task_config(experiment), facts, self._cluster, self._settings.defaults.cpu_pod_spec
+        )
         task_pods.add_volumes(template, launching.storage_volumes(wanted.storage))
         told = {
             "storage": wanted.storage,
@@ -149,3 +146,11 @@ class Removals:
         if waiting is not None and not waiting.done():
             ended = exited.ended
             waiting.set_result("" if ended.failure is None and not ended.is_killed else ended.reason)
+
+
+def task_config(experiment: Experiment) -> TaskConfig:
+    """It reaches the storage as the experiment's trials do: by a directory that they have mounted, by variables or a
+    service account that lead to credentials."""
+    trials = launching.task_config(experiment)
+    environment = Environment(variables=trials.environment.variables, pod_spec=trials.environment.pod_spec)
+    return TaskConfig(environment=environment, resources=Resources(slots=0), bind_mounts=trials.bind_mounts)

@@ -7,7 +7,7 @@ from tests.unit.experiments.checkpoint_worlds import filled
 
 from muster.api import errors
 from muster.api.raw import Document
-from muster.experiments import experiment_records, launching
+from muster.experiments import experiment_records, launching, removals
 from muster.experiments.experiment_records import Experiment
 
 
@@ -43,6 +43,24 @@ async def test_a_trial_has_what_its_experiment_says() -> None:
     # Both at once are more than PyTorch can take.
     insisting = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "TMPDIR": usual["TMPDIR"]}
     assert found.environment.variables_of("rocm") == insisting
+
+
+async def test_a_removal_reaches_the_storage_as_trials_do() -> None:
+    found = removals.task_config(
+        await experiment(
+            environment={
+                "image": "torch",
+                "environment_variables": ["GOOGLE_APPLICATION_CREDENTIALS=/keys/google.json"],
+                "pod_spec": {"spec": {"serviceAccountName": "trainer"}},
+            },
+            bind_mounts=[{"host_path": "/keys", "container_path": "/keys"}],
+        )
+    )
+    assert found.resources.slots == 0
+    assert found.environment.variables_of("cpu")["GOOGLE_APPLICATION_CREDENTIALS"] == "/keys/google.json"
+    assert found.environment.pod_spec["spec"]["serviceAccountName"] == "trainer"
+    assert found.bind_mounts[0].host_path == "/keys"
+    assert not found.environment.image  # what trains may be large, and on no other node yet
 
 
 def test_what_is_too_long_for_a_variable_is_refused_before_anything_runs() -> None:
