@@ -23,7 +23,6 @@ from muster.placement.engine import Engine as PlacementEngine
 from muster.placement.queueing import SchedulingQueue
 from muster.quota import queues, workloads
 from muster.quota.engine import Engine as QuotaEngine
-from muster.quota.queueing import lanes
 from muster.quota.state import QuotaState
 from muster.runtime import workqueue
 from muster.runtime.informers import Copy
@@ -62,6 +61,11 @@ class Mutation:
 
 def nothing(_: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *_, **__: None
+
+
+def _none(_: object) -> Any:
+    """Of a number of seconds."""
+    return 0.0
 
 
 def answers(value: object) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -119,12 +123,12 @@ MUTATIONS = (
         lambda groups: {what: replace(quota, borrowing_limit=None) for what, quota in read(groups).items()}
     ), 359),
     Mutation("a queue that is stopped admits", QuotaState, "inactive", answers([]), 299),
-    Mutation("starvation: who came last is served first", lanes, "order", lambda order: (
-        lambda info, rank: (rank, -info.priority, -info.queued_since, info.uid, info.key)
-    ), 0),
+    Mutation("starvation: who came last is served first", workloads.WorkloadInfo, "_queued_since", lambda since: (
+        lambda self, settings: -since(self, settings)
+    ), 59),
     Mutation("a bind whose answer was lost gives its room to another", Binder, "_is_doubtful", answers(False), 0),
-    Mutation("what a store that is away refuses is decided again at once", writer, "_RETRY_SECONDS", lambda _: 0.0, 0),
-    Mutation("a wish to wait for next to no time is granted at once", workqueue, "EARLY_SECONDS", lambda _: 0.0, 0),
+    Mutation("what a store that is away refuses is decided again at once", writer, "_RETRY_SECONDS", _none, 249),
+    Mutation("a wish to wait for next to no time is granted at once", workqueue, "EARLY_SECONDS", _none, 0),
     Mutation("what an extender failed to answer for is never tried again", SchedulingQueue, "failed", nothing, 15),
 )  # fmt: skip
 

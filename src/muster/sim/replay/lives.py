@@ -70,7 +70,7 @@ class Course:
 
 
 class Dues:
-    """What queues are owed, in GPU seconds: of their own quota, as far as they had jobs for it, what they did not have."""
+    """What queues are owed, in GPU seconds: of their own quota, what they had jobs for and did not have."""
 
     def __init__(self, quotas: Mapping[str, int]) -> None:
         self._quotas = quotas

@@ -3,15 +3,19 @@
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import Final
 
 from muster.api import core, errors
 from muster.api.meta import Condition, ObjectMeta
 from muster.quota.topology.assignments import HOSTNAME
+from muster.sim.traces import Trace
 
 GPU: Final = "nvidia.com/gpu"
 _PART: Final = re.compile(r"(\d{1,6})x(\d{1,4})")
 _MOST_PODS: Final = "1000"
+_LOAD: Final = 0.8
+_NODE: Final = 8
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,15 @@ class Machines:
                 f"nodes: {text!r} is not how many nodes with how many GPUs each, as 64x8 or 64x8,20x4"
             )
         return Machines(kinds)
+
+    @staticmethod
+    def sized_for(trace: Trace) -> "Machines":
+        """Nodes with 8 GPUs, so many that the trace would keep 80 % of them busy if its jobs came evenly, and enough
+        for its largest. Real jobs come in waves: there are days on which many wait, and others on which nobody does."""
+        seconds = trace.last_arrival - trace.starts
+        busy = sum(trace.work_by_queue.values()) / seconds if seconds else 0.0
+        largest = max(job.gpus for job in trace.jobs)
+        return Machines(((max(ceil(busy / _LOAD / _NODE), ceil(largest / _NODE)), _NODE),))
 
     @cached_property
     def gpus(self) -> int:

@@ -1,9 +1,10 @@
 """The replay itself: virtual time goes from one arrival or end to the next, and at each the engine decides."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
+from typing import Final, TypeAlias
 
 from muster.sim.replay.deciding import Decider, Outcome, Started
 from muster.sim.replay.estimates import estimates
@@ -13,6 +14,9 @@ from muster.sim.replay.policies import Options, Policy
 from muster.sim.replay.reserving import Reserving
 from muster.sim.replay.shares import Shares
 from muster.sim.traces import Trace
+
+Told: TypeAlias = Callable[[int], None]
+_TELL_EVERY: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +40,18 @@ class History:
     """GPU seconds that nodes stood idle while they were reserved."""
 
 
-def replay(setup: Setup) -> History:
-    """All jobs of the trace, from the first that comes to the last that ends. Raises BadRequest for jobs that can never
-    start."""
+def replay(setup: Setup, told: Told | None = None) -> History:
+    """All jobs of the trace, from the first that comes to the last that ends. `told`: now and then, how many have
+    ended. Raises BadRequest for jobs that can never start."""
     for gpus in sorted({job.gpus for job in setup.trace.jobs}):
         setup.machines.pods_for(gpus)
-    return _Replay(setup).run()
+    return _Replay(setup, told).run()
 
 
 class _Replay:
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, told: Told | None) -> None:
         self._setup = setup
+        self._told = told
         policy, options, jobs = setup.policy, setup.options, setup.trace.jobs
         self._decider = Decider(setup.machines, setup.shares, policy, setup.trace.starts)
         self._lives = [Life(job, job.seconds) for job in jobs]
@@ -54,7 +59,7 @@ class _Replay:
         self._ends: list[tuple[float, int, int]] = []  # when, job, attempt: stale where that was preempted
         self._course = Course()
         self._dues = Dues(setup.shares.quotas)
-        self._arrived = self._busy = self._waiting = self._preemptions = 0
+        self._arrived = self._ended = self._busy = self._waiting = self._preemptions = 0
         self._reserving: Reserving | None = None
         if policy.reserves:
             self._reserving = Reserving(setup.machines, options, self._decider, self._lives, self._guesses)
@@ -99,6 +104,9 @@ class _Replay:
             if self._reserving is not None:
                 self._reserving.left(life)
             life.end(now)
+            self._ended += 1
+            if self._told is not None and self._ended % _TELL_EVERY == 0:
+                self._told(self._ended)
             self._decider.ended(life.job.number)
 
     def _admit_arrivals(self, now: float) -> None:
