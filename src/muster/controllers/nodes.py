@@ -47,7 +47,7 @@ class _Watchman:
         self._events = EventRecorder(store, clock, "muster-nodes")
         self._reconciler = Reconciler("nodes", self._reconcile, clock=clock, workers=2)
         self._nodes = Informer(store, Selection(core.NODE), clock=clock)
-        self._leases = Informer(store, Selection(coordination.LEASE, namespace=LEASES), clock=clock)
+        self._leases = Informer(store, Selection(coordination.LEASE), clock=clock)  # all, as others who follow them
         self._pods = Informer(store, Selection(core.POD), clock=clock)
         self._pods.index_by("node", lambda pod: [pod.read(core.Pod).spec.node_name or ""])
         for informer in (self._nodes, self._leases):
@@ -61,7 +61,8 @@ class _Watchman:
     def _node_changed(self, event: Event) -> None:
         """A Node or the Lease of one: they share their name."""
         assert event.object is not None
-        self._hear(event.object.key.name)
+        if event.object.key.namespace in ("", LEASES):
+            self._hear(event.object.key.name)
         if event.object.kind is core.NODE:
             self._reconciler.queue.add(event.object.key.name)
 

@@ -23,6 +23,11 @@ ORPHAN = "orphan"
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: Kubernetes' own choice
 _SUFFIX_LENGTH = 5
 _MAX_NAME = 63
+_FIXED = (
+    "name", "namespace", "generateName", "uid", "resourceVersion", "generation", "creationTimestamp",
+    "deletionTimestamp", "deletionGracePeriodSeconds",
+)  # fmt: skip
+"""Of metadata: nobody may change them by an update."""
 
 
 class Context(msgspec.Struct, frozen=True, gc=False):
@@ -278,11 +283,11 @@ def _keep_identity(kind: Kind, old: Document, new: Document) -> None:
             f"UID in precondition: {new['uid']}, UID in object meta: {old['uid']}",
             kind=kind.plural, name=name, group=kind.group,
         )  # fmt: skip
-    for fixed in (
-        "name", "namespace", "generateName", "uid", "resourceVersion", "generation", "creationTimestamp",
-        "deletionTimestamp", "deletionGracePeriodSeconds",
-    ):  # fmt: skip
-        _set_or_drop(new, fixed, old.get(fixed))
+    for fixed in _FIXED:
+        if fixed in old:
+            new[fixed] = old[fixed]
+        elif fixed in new:
+            del new[fixed]
     if old.get("deletionTimestamp") is not None:
         added = set(new.get("finalizers") or ()) - set(old.get("finalizers") or ())
         if added:

@@ -28,10 +28,12 @@ from muster.runtime.informers import Informer, by_owner
 from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
 from muster.runtime.recording import EventRecorder
-from muster.store.protocol import Event, Selection, Store, Write
+from muster.store.protocol import Change, Event, Selection, Store, Write
 
 INTEGRATIONS: tuple[JobIntegration, ...] = (BatchJobs(), PyTorchJobs(), VolcanoJobs(), Allocations())
 _WORKERS = 32  # they mostly wait for their writes, and those that wait together share a commit
+GATHER_SECONDS = 0.01
+"""A job that starts or ends says so in several steps: they are looked at together."""
 _SOON_SECONDS = 0.005
 _LATER_SECONDS = 10.0
 
@@ -101,7 +103,11 @@ class _Keeper:
 
     def _job_changed(self, event: Event) -> None:
         assert event.object is not None
-        self._reconciler.queue.add(Job(event.object.kind, event.object.key))
+        job = Job(event.object.kind, event.object.key)
+        if event.change is Change.MODIFIED:
+            self._reconciler.queue.add_after(job, GATHER_SECONDS)
+        else:
+            self._reconciler.queue.add(job)
 
     def _namespace_changed(self, event: Event) -> None:
         """Its jobs may queue from now on."""
