@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from muster.api import core, errors
 from muster.api.errors import ApiError
-from muster.api.objects import Key
+from muster.api.objects import Key, Object
 from muster.api.ownership import Ownership
 from muster.api.raw import Document
 from muster.deploying import definitions, kinds, names, surroundings
@@ -42,16 +42,21 @@ class WebhookSettings:
 
 
 class Certificate:
-    """The certificate that all replicas share, in a Secret of the installation. `renew` is the leader's; all follow."""
+    """The certificate that all replicas share, in a Secret of the installation. The leader renews it, and tells the API
+    server whom to believe before the others follow."""
 
     def __init__(self, store: Store, clock: Clock, namespace: str, settings: WebhookSettings) -> None:
         self._store = store
         self._clock = clock
         self._key = Key(namespace, names.WEBHOOK)
+        self._url = settings.url
         host = urlsplit(settings.url).hostname
         service = f"{names.WEBHOOK}.{namespace}.svc"
         self._names = [host] if host else [service, f"{service}.cluster.local"]
-        self._keys: Keys | None = None
+
+    def address(self, keys: Keys) -> Address:
+        """Where the API server finds who has these keys."""
+        return Address(keys.authorities, self._key.namespace, names.WEBHOOK, self._url)
 
     @contextlib.asynccontextmanager
     async def served(self) -> AsyncIterator[ssl.SSLContext]:
@@ -62,7 +67,7 @@ class Certificate:
             _put(files, keys)
             context = tls.server_context(files)
             async with asyncio.TaskGroup() as tasks:
-                following = tasks.create_task(self._follow(files, context), name="webhooks: certificate")
+                following = tasks.create_task(self._follow(files, context, keys), name="webhooks: certificate")
                 try:
                     yield context
                 finally:
@@ -77,38 +82,42 @@ class Certificate:
                 _log.warning("the certificate of the webhooks cannot be read or made: %s", error)
             await self._clock.sleep(_WAIT_SECONDS)
 
-    async def _follow(self, files: tls.Files, context: ssl.SSLContext) -> None:
+    async def _follow(self, files: tls.Files, context: ssl.SSLContext, served: Keys) -> None:
         renewal = tls.Renewal(context, files, self._clock)
         while True:
             await self._clock.sleep(_LOOK_SECONDS)
             try:
-                before, now = self._keys, await self.renew()
+                _, found = await self._read()
             except (ApiError, OSError) as error:
                 _log.warning("the certificate of the webhooks cannot be looked at: %s", error)
                 continue
-            if now != before:
-                _put(files, now)
+            if found is not None and found != served:
+                served = found
+                _put(files, served)
                 renewal.look()
 
     async def renew(self) -> Keys:
-        """What stands in the Secret, made or renewed where that is due. Of two who do so at once one comes second,
-        and takes what the first has written."""
+        """What stands in the Secret, made or renewed where that is due. Raises Conflict or AlreadyExists where somebody
+        else has just done so."""
+        stored, known = await self._read()
+        keys = certificates.renewed(known, self._names, self._clock.now())
+        if stored is None:
+            metadata = {"name": self._key.name, "namespace": self._key.namespace, "labels": dict(names.LABELS)}
+            made: Document = {"metadata": metadata, "type": "kubernetes.io/tls", "data": keys.data()}
+            await write_one(self._store, Create(core.SECRET, made, _OPTIONS))
+        elif keys != known:
+            body, based_on = {"data": keys.data()}, Revision(stored.revision)
+            await write_one(self._store, Patch(core.SECRET, self._key, body, based_on=based_on, options=_OPTIONS))
+            _log.warning("the certificate of the webhooks was renewed")
+        return keys
+
+    async def _read(self) -> tuple[Object | None, Keys | None]:
+        """The Secret, and what could be read of it."""
         try:
             found = await self._store.get(core.SECRET, self._key)
         except errors.NotFound:
-            self._keys = certificates.renewed(None, self._names, self._clock.now())
-            metadata = {"name": self._key.name, "namespace": self._key.namespace, "labels": dict(names.LABELS)}
-            made: Document = {"metadata": metadata, "type": "kubernetes.io/tls", "data": self._keys.data()}
-            await write_one(self._store, Create(core.SECRET, made, _OPTIONS))
-            return self._keys
-        known = certificates.read(found.read(core.Secret).data or {})
-        keys = certificates.renewed(known, self._names, self._clock.now())
-        if keys != known:
-            body, based_on = {"data": keys.data()}, Revision(found.revision)
-            await write_one(self._store, Patch(core.SECRET, self._key, body, based_on=based_on, options=_OPTIONS))
-            _log.warning("the certificate of the webhooks was renewed")
-        self._keys = keys
-        return keys
+            return None, None
+        return found, certificates.read(found.read(core.Secret).data or {})
 
 
 class Registration:
@@ -119,25 +128,21 @@ class Registration:
         store: Store,
         clock: Clock,
         certificate: Certificate,
-        where: tuple[str, str],
         ownership: Ownership,
         *,
         steers_pods: bool,
     ) -> None:
-        """`where`: the namespace of the installation, and the URL of the webhooks or an empty one."""
+        """`steers_pods`: whether any pod may have to be changed."""
         self._store = store
         self._clock = clock
         self._certificate = certificate
-        self._where = where
         self._ownership = ownership
         self._steers_pods = steers_pods
 
     async def run(self) -> None:
         """For ever."""
         while True:
-            keys = await self._certificate.renew()
-            namespace, url = self._where
-            address = Address(keys.authorities, namespace, names.WEBHOOK, url)
+            address = self._certificate.address(await self._certificate.renew())
             mutating = configurations.mutating(address, self._ownership, steers_pods=self._steers_pods)
             validating = configurations.validating(address, self._ownership)
             for kind, webhooks in ((kinds.MUTATING_WEBHOOKS, mutating), (kinds.VALIDATING_WEBHOOKS, validating)):

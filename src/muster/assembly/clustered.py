@@ -121,13 +121,13 @@ async def run(store: Store, settings: ControllerSettings, announce: Announce) ->
         quota = QuotaController(leaders, clock, policies.quota, metrics)
         components = dict(deciding(leaders, clock, scheduler, quota, has_volcano=settings.has_volcano))
         components["start times"] = StartTimeController(leaders, clock).run
+        probes = Probes(lambda: mirror.is_ready, metrics.pieces)
+        url = await stack.enter_async_context(listening(probes, settings.host, settings.metrics_port))
         if settings.webhooks is not None:
             webhooks = Webhooks(mirror, mirror.find, Completing(policies.take_in, settings.ownership))
             certificate = Certificate(store, clock, settings.namespace, settings.webhooks)
             await stack.enter_async_context(admission.answering(webhooks, certificate, settings.webhooks))
             components |= _registration(leaders, clock, certificate, settings)
-        probes = Probes(lambda: mirror.is_ready, metrics.pieces)
-        url = await stack.enter_async_context(listening(probes, settings.host, settings.metrics_port))
         announce(Running(elector.identity, url))
         await elector.run(lambda: supervise(components, clock=clock))
 
@@ -148,13 +148,5 @@ def _serving(make_engine: MakeEngine, has_volcano: bool) -> MakeEngine:
 def _registration(
     store: Store, clock: Clock, certificate: Certificate, settings: ControllerSettings
 ) -> Mapping[str, Component]:
-    assert settings.webhooks is not None
-    registration = Registration(
-        store,
-        clock,
-        certificate,
-        (settings.namespace, settings.webhooks.url),
-        settings.ownership,
-        steers_pods=bool(settings.platform.admission),
-    )
-    return {"webhooks": registration.run}
+    steers_pods = bool(settings.platform.admission)
+    return {"webhooks": Registration(store, clock, certificate, settings.ownership, steers_pods=steers_pods).run}
