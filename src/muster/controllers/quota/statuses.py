@@ -31,6 +31,8 @@ MOST_WRITES: Final = 100
 """In one go: the rest follows a moment later, those that have waited longest first."""
 SWEEP_SECONDS: Final = 5.0
 """After which every queue is compared once more: the engine may have been behind when its queue was last written."""
+LONGEST_SWEEP_SECONDS: Final = 60.0
+"""The same, where nothing has happened for a while: each time it is waited for twice as long."""
 
 Thing: TypeAlias = tuple[Kind, Key]
 Told: TypeAlias = tuple[int | None, Figures | int | None]
@@ -128,12 +130,16 @@ class _Run:
     # What follows
 
     async def _keep(self) -> None:
-        engine, swept = self._quota.engine, self._clock.monotonic()
+        engine, swept, pause = self._quota.engine, self._clock.monotonic(), SWEEP_SECONDS
         while True:
-            await self._wait(swept + SWEEP_SECONDS)
+            await self._wait(swept + pause)
             await self._clock.sleep(GATHER_SECONDS)
-            if self._quota.engine is not engine or self._clock.monotonic() >= swept + SWEEP_SECONDS:
+            is_quiet = not self._touched and engine.pending.ledger is None
+            if not is_quiet:
+                pause = SWEEP_SECONDS
+            if self._quota.engine is not engine or self._clock.monotonic() >= swept + pause:
                 engine, swept = self._quota.engine, self._clock.monotonic()
+                pause = min(2 * pause, LONGEST_SWEEP_SECONDS) if is_quiet else SWEEP_SECONDS
                 self._touch_all()
             self._sample(engine)
             await self._write_some(engine)
