@@ -38,7 +38,8 @@ class Object:
         self.kind = kind
         self.raw = encoded
         self.meta: ObjectMeta = _head_decoder.decode(encoded).metadata if view is None else view.metadata
-        self.key = Key(self.meta.namespace, self.meta.name)
+        # What Key(...) does, without its way through Python: this is done with every version of every object.
+        self.key = tuple.__new__(Key, (self.meta.namespace, self.meta.name))
         self.revision = int(self.meta.resource_version or 0)
         self._view = view
 

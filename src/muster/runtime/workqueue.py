@@ -73,7 +73,8 @@ class WorkQueue(Generic[K]):
 
     def forget(self, key: K) -> None:
         """The key's work succeeded: its next failure backs off from the start."""
-        self._failures.pop(key, None)
+        if self._failures:
+            self._failures.pop(key, None)
 
     async def get(self) -> K:
         """The next key, once there is one. The caller owes a `done(key)`."""
