@@ -72,6 +72,13 @@ def test_the_result_shares_nothing_with_document_or_patch(document, patch):
     assert [document, patch] == before
 
 
+@given(documents, documents)
+def test_what_is_shared_is_left_as_it_was(document, patch):
+    before = raw.copy([document, patch])
+    assert patching.merge(document, patch, shares=True) == patching.merge(*before)
+    assert [document, patch] == before
+
+
 def _containers(value):
     if isinstance(value, dict | list):
         yield value

@@ -159,6 +159,7 @@ CASES = {
 def test_strategic(document, patch, expected):
     before = raw.copy([document, patch])
     assert patching.strategic(document, patch, Deploy) == expected
+    assert patching.strategic(document, patch, Deploy, shares=True) == expected
     assert [document, patch] == before
 
 
