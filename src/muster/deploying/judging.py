@@ -135,9 +135,8 @@ def _troubles(pods: Iterable[Document]) -> Iterator[str]:
     found: dict[str, None] = {}
     for pod in pods:
         for status in objects(pod, "status", "containerStatuses"):
-            waiting = child(status, "state", "waiting")
-            if waiting:
-                found[f"{text(waiting, 'reason')} {text(waiting, 'message')}".strip()] = None
+            for state in (child(status, "state", "waiting"), child(status, "lastState", "terminated")):
+                found[f"{text(state, 'reason')} {text(state, 'message')}".strip()] = None
         for condition in objects(pod, "status", "conditions"):
             if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
                 found[text(condition, "message")] = None

@@ -6,6 +6,7 @@ NAMESPACE = "muster-system"
 CONTROLLER = "muster-controller"
 WEBHOOK = "muster-webhook"
 METRICS = "muster-metrics"
+SERVER = "muster-server"
 PRIORITY_CLASS = "muster-critical"
 DATABASE_SECRET = "muster-database"  # noqa: S105  the name of one
 

@@ -82,9 +82,11 @@ def a_controller(ready: int, *, tag: str = "") -> dict[str, Any]:
 
 
 def test_controllers_that_do_not_start_say_why() -> None:
-    pod = {"status": {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "no such"}}}]}}
+    waits = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+    ended = {"terminated": {"reason": "Error", "message": "no such file"}}
+    pod = {"status": {"containerStatuses": [{"state": waits, "lastState": ended}]}}
     (found,) = judging.controllers(a_controller(0), [pod, pod])
-    assert (found.verdict, found.advice) == (Verdict.FAIL, "ErrImagePull no such")
+    assert (found.verdict, found.advice) == (Verdict.FAIL, "CrashLoopBackOff back-off 10s; Error no such file")
     assert [each.verdict for each in judging.controllers(a_controller(1), [])] == [Verdict.WARN]
     assert [each.verdict for each in judging.controllers(a_controller(2), [])] == [Verdict.OK]
     assert [each.about for each in judging.controllers(a_controller(2, tag="0.0.1"), [])] == ["controllers", "version"]
