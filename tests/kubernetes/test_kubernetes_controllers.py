@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator
 
 import pytest
 from tests.e2e.kubectl_runner import Kubectl
@@ -18,6 +19,15 @@ from muster.store.kubernetes import KubernetesStore
 
 GPU = "nvidia.com/gpu"
 QUEUE = "kueue.x-k8s.io/queue-name"
+_OUTSIDE = (
+    "ClusterQueue",
+    "PersistentVolume",
+    "PriorityClass",
+    "ResourceFlavor",
+    "StorageClass",
+    "Topology",
+    "WorkloadPriorityClass",
+)
 
 
 def a_template(script: str, *, gpus: int = 0, **spec: object) -> Document:
@@ -75,8 +85,16 @@ class Desk:
     def __init__(self, kubectl: Kubectl, namespace: str) -> None:
         self.kubectl = kubectl
         self.namespace = namespace
+        self._outside: list[str] = []
+
+    async def close(self) -> None:
+        """What was made outside of the namespace goes too."""
+        if self._outside:
+            await self.kubectl("delete", "--ignore-not-found", "--wait=false", *self._outside)
 
     async def apply(self, *documents: Document) -> None:
+        made = (f"{each['kind']}/{each['metadata']['name']}".lower() for each in documents if each["kind"] in _OUTSIDE)
+        self._outside += made
         listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
         await self.kubectl("apply", "-n", self.namespace, "-f", "-", stdin=listed)
 
@@ -94,9 +112,11 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(kubectl: Kubectl, namespace: str) -> Desk:
+async def desk(kubectl: Kubectl, namespace: str) -> AsyncIterator[Desk]:
     await define(kubectl)
-    return Desk(kubectl, namespace)
+    made = Desk(kubectl, namespace)
+    yield made
+    await made.close()
 
 
 async def test_pods_that_ask_for_us_are_placed_and_told_as_kube_scheduler_tells(

@@ -106,6 +106,7 @@ class _Copy:
         self._clock = clock
         self._bell = Bell()
         self._revision = Revision(0)
+        self._complaint = ""
 
     async def list(self, selection: Selection) -> Page:
         await self.is_loaded.wait()
@@ -148,11 +149,17 @@ class _Copy:
                 self._miss()
                 must_list, pause = True, _ABSENT_PAUSE_SECONDS
             except (ApiError, OSError) as error:
-                _log.warning("the watch of %s broke; it is taken up again: %s", name, error)
+                self._complain(str(error))
             if self._revision > heard:
                 pause = _FIRST_PAUSE_SECONDS
             await self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+    def _complain(self, what: str) -> None:
+        """Once of the same: a server that is away, or a permission that is missing, may be so for hours."""
+        if what != self._complaint:
+            self._complaint = what
+            _log.warning("the watch of %s broke; it is taken up again: %s", self._selection.kind.resource, what)
 
     def _load(self, page: Page) -> None:
         if self.is_absent:
@@ -182,6 +189,7 @@ class _Copy:
         self._bell.ring()
 
     def _publish(self, events: Sequence[Event]) -> None:
+        self._complaint = ""
         for event in events:
             if event.revision <= self._revision:
                 continue  # a bookmark of where we are, or heard before

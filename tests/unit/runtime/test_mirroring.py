@@ -168,3 +168,27 @@ async def test_a_kind_that_is_not_served_is_told_once_and_taken_up_when_it_is(
             await clock.sleep(30)
             assert "q" in names(informer)
             running.cancel()
+
+
+@on_virtual_time
+async def test_a_store_that_is_away_for_hours_is_told_of_once(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as inner:
+        far = Far(inner)
+        async with mirrored(far, clock) as mirror:
+            mirror.follow([core.CONFIG_MAP])
+            await clock.sleep(1)
+            with caplog.at_level(logging.WARNING):
+                far.cut.set()
+                await clock.sleep(3600)
+                assert [record.message for record in caplog.records] == [
+                    "the watch of configmaps broke; it is taken up again: cut"
+                ]
+                far.cut.clear()
+                await inner.write([a_map("a")])
+                await clock.sleep(30)
+                assert mirror.find(core.CONFIG_MAP, Key("default", "a")) is not None
+                far.cut.set()
+                await clock.sleep(60)
+                assert len(caplog.records) == 2
