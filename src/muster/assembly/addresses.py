@@ -33,6 +33,7 @@ class Place:
 def check(settings: PlatformSettings) -> None:
     """Raises BadRequest that names the setting which will not do."""
     host = _host("url", settings.url)
+    _host("tasks.master_url", settings.tasks.master_url)
     pages = _host("proxy.url", settings.proxy.url)
     if pages and settings.proxy.port is None:
         raise errors.BadRequest("proxy.url: needs proxy.port, at which pages of tasks are served")

@@ -29,6 +29,7 @@ from muster.assembly.controlling import Component
 from muster.assembly.experimenting import Experimenting
 from muster.assembly.interactive import InteractiveTasks, Setting, interactive_tasks
 from muster.assembly.overseeing import Oversight, Scene
+from muster.assembly.platform import ForeignCluster
 from muster.assembly.private_files import token
 from muster.assembly.tasking import TaskServices, task_services
 from muster.engines import sizing
@@ -53,8 +54,8 @@ from muster.server.proxy.recording import Recording
 from muster.settings.reading import without_password
 from muster.settings.sections import Security
 from muster.store.protocol import Selection, Store
-from muster.tasks.cluster_views import Queues
 from muster.tasks.proxy_tokens import ProxyTokens
+from muster.tasks.queues import Queues
 from muster.version import VERSION
 
 _DAY: Final = 86_400.0
@@ -64,7 +65,8 @@ _ROOT: Final = UserId(1)
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What Determined's API needs of the rest. `trusted`: in PEM, what others know us by, where their system does not.
-    `root_token` is the one that the owner of the data directory has."""
+    `root_token` is the one that the owner of the data directory has. `cluster`: where tasks run, if not on nodes of
+    ours."""
 
     store: Store
     clock: Clock
@@ -74,6 +76,7 @@ class Surroundings:
     live: Live
     log: LogRing
     queues: Queues
+    cluster: ForeignCluster | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +181,19 @@ async def _areas(
     facts, tokens = ClusterFacts(base.database, around.clock), await ProxyTokens.load(base.database)
     auxiliary = Auxiliary(platform.tasks.cpu, platform.tasks.memory)
     days = platform.retention_policy.log_retention_days
+    scheduler = around.cluster.scheduler if around.cluster is not None else ""
     tasks = await stack.enter_async_context(
-        task_services(around.store, around.clock, base.database, accounts.accounts, auxiliary, days)
+        task_services(around.store, around.clock, base.database, accounts.accounts, auxiliary, days, scheduler)
     )
-    setting = Setting(around.store, around.clock, settings.data, around.place.url, around.trusted, await facts.id())
+    setting = Setting(
+        around.store,
+        around.clock,
+        settings.data,
+        platform.tasks.master_url or (around.cluster and around.cluster.service) or around.place.url,
+        around.trusted,
+        await facts.id(),
+        is_foreign=around.cluster is not None,
+    )
     interactive = await interactive_tasks(platform, setting, tasks, accounts, tokens)
     base.occupants.append(interactive.tasks)
     overseen = await stack.enter_async_context(_oversight(settings, around, auxiliary, tasks, accounts))

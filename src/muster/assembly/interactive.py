@@ -33,7 +33,7 @@ from muster.tasks.task_pods import Cluster
 @dataclass(frozen=True, slots=True)
 class Setting:
     """Where tasks are taken. `url`: by which tasks reach us; `trusted`: in PEM, what they know us by; empty where their
-    system does."""
+    system does. `is_foreign`: they run in containers of somebody's cluster, and not as whoever runs us."""
 
     store: Store
     clock: Clock
@@ -41,6 +41,7 @@ class Setting:
     url: str
     trusted: str
     cluster_id: str
+    is_foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ async def interactive_tasks(
 
     idle = IdleWatch(allocations.proxies, around.clock, is_ready, end)
     contexts = Contexts(around.data / "contexts")
-    wanted = _settings(settings)
+    wanted = _settings(settings, "root" if around.is_foreign else getpass.getuser())
     needs = Services(
         database=services.database,
         clock=around.clock,
@@ -108,7 +109,7 @@ async def interactive_tasks(
     return InteractiveTasks(tasks, contexts, wanted, cluster, routes, {"tasks": tasks.run})
 
 
-def _settings(settings: PlatformSettings) -> TaskSettings:
+def _settings(settings: PlatformSettings, usual_user: str) -> TaskSettings:
     wanted = settings.tasks
     timeouts = {
         TaskType.NOTEBOOK: wanted.notebook_timeout_seconds,
@@ -118,6 +119,6 @@ def _settings(settings: PlatformSettings) -> TaskSettings:
     return TaskSettings(
         defaults=container_defaults.read(settings.task_container_defaults),
         allowed=Allowed(tuple(wanted.bind_mounts)),
-        agent_user=wanted.agent_user or getpass.getuser(),
+        agent_user=wanted.agent_user or usual_user,
         idle_seconds={kind: seconds for kind, seconds in timeouts.items() if seconds},
     )

@@ -20,9 +20,10 @@ from muster.server.determined.usage import UsagePages
 from muster.settings.sections import Webhooks as WebhookSettings
 from muster.store.protocol import Store
 from muster.tasks.agent_control import AgentControl
-from muster.tasks.cluster_views import ClusterViews, Queues
+from muster.tasks.cluster_views import ClusterViews
 from muster.tasks.cluster_watching import ClusterWatch
 from muster.tasks.job_control import JobControl
+from muster.tasks.queues import Queues
 from muster.tasks.usage import Usage
 from muster.tasks.webhook_scanning import LogScanner
 from muster.tasks.webhook_sending import Sender, networks

@@ -1,4 +1,5 @@
-"""Store, controllers and server: a platform without nodes, and what of it is there first."""
+"""Objects and server: a platform without nodes, and what of it is there first. Where the objects are is for `embedded`
+or `serving_clusters` to say."""
 
 import asyncio
 import base64
@@ -7,34 +8,28 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from muster.agent import tokens as node_tokens
 from muster.api import errors, raw
-from muster.api.everything import REGISTRY
-from muster.assembly import addresses, configured
+from muster.assembly import addresses
 from muster.assembly.addresses import Place
 from muster.assembly.configured import ServeSettings
-from muster.assembly.controlling import Component, controllers
+from muster.assembly.controlling import Component
 from muster.assembly.logging_live import LiveSettings
 from muster.assembly.private_files import make_private, token, write_private
-from muster.controllers.quota import QuotaController
-from muster.controllers.quota.visibility import Visibility
-from muster.controllers.scheduling import SchedulingController
 from muster.runtime.clock import Clock, SystemClock
-from muster.runtime.informers import Shared
 from muster.runtime.metrics import Registry
 from muster.runtime.supervision import supervise
-from muster.server import access, app, tls
-from muster.server.app import App, Lookouts
+from muster.server import tls
+from muster.server.app import App
 from muster.server.listening import listening
-from muster.server.node_logs import LocalNodeLogs, RemoteNodeLogs
+from muster.server.logs import NodeLogs
 from muster.server.node_samples import NodeSamples
 from muster.settings.sections import Tls
-from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Store
+from muster.tasks.queues import Queues
 from muster.version import VERSION
 
 _log = logging.getLogger(__name__)
@@ -42,11 +37,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What there is to know once a platform answers. `password`: of `admin`, where this start has made it up; it is
-    told now or never."""
+    """What there is to know once a platform answers. `kubeconfig`: None where the objects are another server's.
+    `password`: of `admin`, where this start has made it up; it is told now or never."""
 
     url: str
-    kubeconfig: Path
+    kubeconfig: Path | None
     node_token: str
     nodes: Sequence[str] = ()
     password: str | None = None
@@ -59,30 +54,59 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Core:
-    """The objects, those who look after them, and the server."""
+class ForeignCluster:
+    """A Kubernetes cluster with schedulers and kubelets of its own. `scheduler`: the name by which its pods ask us for
+    a place. `service`: the URL by which they reach our server; empty where we are none of its Services."""
+
+    scheduler: str
+    service: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Where the objects are, and who knows about them. `components` must be kept running. `app` serves them, where
+    nobody else does. `logs`: of pods. `samples`: what pods use; None where nobody can be asked for that."""
 
     store: Store
+    app: App
+    logs: NodeLogs
+    samples: NodeSamples | None
+    queues: Queues
+    metrics: Registry
+    components: Mapping[str, Component]
+    cluster: ForeignCluster | None = None
+    """Whose they are, where not ours."""
+
+
+Kept_co = TypeVar("Kept_co", bound=Objects, covariant=True)
+
+
+class OpenObjects(Protocol[Kept_co]):
+    def __call__(
+        self, settings: ServeSettings, clock: Clock, tokens: Tokens, /
+    ) -> contextlib.AbstractAsyncContextManager[Kept_co]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Core(Generic[Kept_co]):
+    """The objects, those who look after them, and the server. `kubeconfig`: how others reach the objects, where they
+    are ours."""
+
+    objects: Kept_co
     clock: Clock
     place: Place
-    kubeconfig: Path
     tokens: Tokens
-    local_logs: LocalNodeLogs
-    samples: NodeSamples
-    metrics: Registry
+    kubeconfig: Path | None
     live: LiveSettings
     trusted: str
-    queues: Visibility
-    app: App
     tls: ssl.SSLContext | None
 
 
 @contextlib.asynccontextmanager
-async def core(settings: ServeSettings) -> AsyncIterator[Core]:
+async def core(settings: ServeSettings, open_objects: OpenObjects[Kept_co]) -> AsyncIterator[Core[Kept_co]]:
     """Up while the context lasts. The server answers for objects at once; requests for the rest wait until it is
     mounted."""
     clock, live = SystemClock(), LiveSettings(settings.platform)
-    policies = configured.policies(settings.platform)
     secure = _tls(settings.platform.security.tls)
     addresses.check(settings.platform)
     make_private(settings.data)
@@ -92,41 +116,18 @@ async def core(settings: ServeSettings) -> AsyncIterator[Core]:
         place = addresses.take(settings.platform, stack)
         live.open()
         stack.callback(live.close)
-        store = await stack.enter_async_context(
-            EmbeddedStore.on_disk(settings.data / "store.db", clock=clock, take_in=policies.take_in)
-        )
-        local_logs = LocalNodeLogs(await stack.enter_async_context(RemoteNodeLogs(store, tokens.node)))
-        samples = await stack.enter_async_context(NodeSamples(store, tokens.node))
-        metrics = Registry()
-        shared = Shared(store)
-        scheduler = SchedulingController(shared, clock, policies.make_engine)
-        quota = QuotaController(shared, clock, policies.quota, metrics)
-        queues = Visibility(quota, clock)
-        lookouts = Lookouts(scheduler.decisions, queues, metrics.pieces)
-        application = _application(store, clock, tokens, local_logs, lookouts)
-        components = {**controllers(shared, clock, scheduler, quota), **_renewal(secure, clock)}
-        await stack.enter_async_context(kept_running(components, clock))
+        objects = await stack.enter_async_context(open_objects(settings, clock, tokens))
+        objects.app.expect_more()
+        await stack.enter_async_context(kept_running({**objects.components, **_renewal(secure, clock)}, clock))
         context = None if secure is None else secure.context
         proxies = settings.platform.security.trusted_proxies
-        await stack.enter_async_context(_answering(application, place, context, proxies))
+        await stack.enter_async_context(_answering(objects.app, place, context, proxies))
         _log.info("Muster %s answers at %s", VERSION, place.url)
-        kubeconfig, trusted = settings.data / "kubeconfig", _trusted(settings.platform.security.tls)
-        write_private(kubeconfig, raw.to_yaml(_kubeconfig(place.url, tokens.admin, trusted)))
-        yield Core(
-            store=store,
-            clock=clock,
-            place=place,
-            kubeconfig=kubeconfig,
-            tokens=tokens,
-            local_logs=local_logs,
-            samples=samples,
-            metrics=metrics,
-            live=live,
-            trusted=trusted,
-            queues=queues,
-            app=application,
-            tls=context,
-        )
+        trusted = _trusted(settings.platform.security.tls)
+        kubeconfig = settings.data / "kubeconfig" if objects.cluster is None else None
+        if kubeconfig is not None:
+            write_private(kubeconfig, raw.to_yaml(_kubeconfig(place.url, tokens.admin, trusted)))
+        yield Core(objects, clock, place, tokens, kubeconfig, live, trusted, context)
 
 
 def _answering(
@@ -135,24 +136,6 @@ def _answering(
     return listening(
         application, on_close=application.close, tls=context, sockets=place.sockets, trusted_proxies=proxies
     )
-
-
-def _application(store: Store, clock: Clock, tokens: Tokens, node_logs: LocalNodeLogs, lookouts: Lookouts) -> App:
-    """More is mounted on it later."""
-    application = app.build(
-        store=store,
-        registry=REGISTRY,
-        clock=clock,
-        authenticator=access.TokenAuthenticator(
-            {tokens.admin: access.administrator(), tokens.node: access.a_node()},
-            partial(node_tokens.node_of, tokens.node),
-        ),
-        node_logs=node_logs,
-        version=VERSION,
-        lookouts=lookouts,
-    )
-    application.expect_more()
-    return application
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""The ways to start a server: with this machine as its nodes, or without."""
+"""The ways to start a server: with this machine as its nodes, without, or over the objects of a Kubernetes cluster."""
 
 import asyncio
 import contextlib
@@ -11,10 +11,11 @@ from muster.agent.host_process import HostProcessRuntime
 from muster.agent.logs import LogOptions
 from muster.agent.node import Agent, NodeConfig
 from muster.api.objects import Object
+from muster.assembly import embedded
 from muster.assembly.addresses import near
 from muster.assembly.configured import ServeSettings
 from muster.assembly.machines import NodeSettings, shares
-from muster.assembly.platform import Core, Started, core, kept_running
+from muster.assembly.platform import Core, Objects, OpenObjects, Started, core, kept_running
 from muster.server.node_logs import Opener
 
 Announce = Callable[[Started], None]
@@ -22,13 +23,14 @@ Announce = Callable[[Started], None]
 
 async def up(settings: ServeSettings, node: NodeSettings, announce: Announce) -> None:
     """Everything in one process, with this machine as one or more nodes."""
-    async with core(settings) as found, contextlib.AsyncExitStack() as stack:
+    async with core(settings, embedded.objects) as found, contextlib.AsyncExitStack() as stack:
+        objects = found.objects
         runtime = HostProcessRuntime(found.clock, groups=cgroups.find())
         stack.push_async_callback(runtime.close)
         address = near(settings.platform.host)
         agents = {
             name: Agent(
-                found.store,
+                objects.store,
                 runtime=runtime,
                 clock=found.clock,
                 entropy=random.SystemRandom(),
@@ -36,20 +38,22 @@ async def up(settings: ServeSettings, node: NodeSettings, announce: Announce) ->
             )
             for name, machine in shares(node)
         }
-        found.local_logs.update({name: _opener(agent) for name, agent in agents.items()})
-        found.samples.update({name: agent.samples for name, agent in agents.items()})
+        objects.logs.update({name: _opener(agent) for name, agent in agents.items()})
+        objects.samples.update({name: agent.samples for name, agent in agents.items()})
         running = {f"agent {name}": agent.run for name, agent in agents.items()}
         await stack.enter_async_context(kept_running(running, found.clock))
         await _complete(found, settings, list(agents), announce)
 
 
-async def serve(settings: ServeSettings, announce: Announce) -> None:
-    """The API and the controllers; nodes join from elsewhere."""
-    async with core(settings) as found:
+async def serve(
+    settings: ServeSettings, announce: Announce, open_objects: OpenObjects[Objects] = embedded.objects
+) -> None:
+    """The API, with its controllers where the objects are its own; nodes join from elsewhere."""
+    async with core(settings, open_objects) as found:
         await _complete(found, settings, (), announce)
 
 
-async def _complete(found: Core, settings: ServeSettings, nodes: Sequence[str], announce: Announce) -> None:
+async def _complete(found: Core[Objects], settings: ServeSettings, nodes: Sequence[str], announce: Announce) -> None:
     """Mounts the rest and keeps it. It is loaded only now, beside the work: records need a large library, and objects
     and nodes need not wait for it."""
     whole = await asyncio.to_thread(importlib.import_module, "muster.assembly.whole")

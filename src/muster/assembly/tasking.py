@@ -57,9 +57,11 @@ async def task_services(
     accounts: Accounts,
     auxiliary: Auxiliary,
     retention_days: int = FOREVER,
+    scheduler: str = "",
 ) -> AsyncIterator[TaskServices]:
-    """Open while the context lasts. `auxiliary`: what a task without slots asks for. `retention_days`: of logs."""
-    engine = PodsEngine(store, clock, auxiliary)
+    """Open while the context lasts. `auxiliary`: what a task without slots asks for. `retention_days`: of logs.
+    `scheduler`: who places their pods; empty for the usual one."""
+    engine = PodsEngine(store, clock, auxiliary, scheduler=scheduler)
     async with TaskLogs(database, clock) as logs:
         service = AllocationService(database, clock, engine, accounts, logs)
         harness, retention = Harness(service, database, clock), Retention(database, clock, retention_days, logs.forget)

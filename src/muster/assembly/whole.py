@@ -3,19 +3,20 @@
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.assembly import embedded
 from muster.assembly.configured import ServeSettings
+from muster.assembly.controlling import Component
 from muster.assembly.determined import Determined, Surroundings, determined
-from muster.assembly.platform import Core, Started, core, kept_running
+from muster.assembly.platform import Core, Objects, Started, core, kept_running
 from muster.experiments.metric_sampling import SampleCollector
 from muster.runtime.clock import Clock
 from muster.server import activation
 from muster.server.app import Services
 from muster.server.listening import listening
-from muster.server.node_logs import LocalNodeLogs
 from muster.server.proxy.apart import Alone, Elsewhere
 from muster.server.proxy.proxying import Proxy
 from muster.settings.sections import PlatformSettings
@@ -33,9 +34,8 @@ class Platform:
     store: Store
     clock: Clock
     url: str
-    kubeconfig: Path
+    kubeconfig: Path | None
     node_token: str
-    local_logs: LocalNodeLogs
     determined: Determined
 
     def started(self, nodes: Sequence[str]) -> Started:
@@ -46,44 +46,49 @@ class Platform:
 @contextlib.asynccontextmanager
 async def without_nodes(settings: ServeSettings) -> AsyncIterator[Platform]:
     """Up while the context lasts."""
-    async with core(settings) as found, completed(found, settings) as platform:
+    async with core(settings, embedded.objects) as found, completed(found, settings) as platform:
         yield platform
 
 
 @contextlib.asynccontextmanager
-async def completed(found: Core, settings: ServeSettings) -> AsyncIterator[Platform]:
+async def completed(found: Core[Objects], settings: ServeSettings) -> AsyncIterator[Platform]:
     """With records, accounts, tasks and their API."""
+    objects = found.objects
     around = Surroundings(
-        found.store,
+        objects.store,
         found.clock,
         found.place,
         found.trusted,
         found.tokens.admin,
         found.live,
         found.live.ring,
-        found.queues,
+        objects.queues,
+        objects.cluster,
     )
     async with determined(settings, around) as api:
-        found.metrics.collect(lambda: allocation_metrics.families(api.tasks.allocations))
-        collector = LogCollector(found.store, found.clock, api.tasks.database, api.tasks.logs, found.local_logs)
-        components = {**api.components, "logs of pods": collector.run}
-        if seconds := settings.platform.tasks.sample_seconds:
-            samples = SampleCollector(
-                found.store, found.clock, api.tasks.database, api.intake, found.samples, seconds
-            )  # fmt: skip
-            components["what trials use"] = samples.run
+        objects.metrics.collect(lambda: allocation_metrics.families(api.tasks.allocations))
+        components = {**api.components, **_observing(found, settings, api)}
         async with (
             _shown(api.proxy, found, settings.platform) as services,
             kept_running(components, found.clock),
         ):
-            found.app.mount(api.router, api.identify, api.pages, services)
-            yield Platform(
-                found.store, found.clock, found.place.url, found.kubeconfig, found.tokens.node, found.local_logs, api
-            )
+            objects.app.mount(api.router, api.identify, api.pages, services)
+            yield Platform(objects.store, found.clock, found.place.url, found.kubeconfig, found.tokens.node, api)
+
+
+def _observing(found: Core[Objects], settings: ServeSettings, api: Determined) -> Mapping[str, Component]:
+    """Those who fetch what pods say and use."""
+    objects, database = found.objects, api.tasks.database
+    collector = LogCollector(objects.store, found.clock, database, api.tasks.logs, objects.logs)
+    seconds = settings.platform.tasks.sample_seconds
+    if objects.samples is None or not seconds:
+        return {"logs of pods": collector.run}
+    samples = SampleCollector(objects.store, found.clock, database, api.intake, objects.samples, seconds)
+    return {"logs of pods": collector.run, "what trials use": samples.run}
 
 
 @contextlib.asynccontextmanager
-async def _shown(proxy: Proxy, found: Core, settings: PlatformSettings) -> AsyncIterator[Services]:
+async def _shown(proxy: Proxy, found: Core[Objects], settings: PlatformSettings) -> AsyncIterator[Services]:
     """The services of tasks as they are mounted beside the API; their pages at a port of their own, where one is
     set."""
     bound = found.place.pages

@@ -1,7 +1,6 @@
 """`muster controller`."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 
@@ -10,7 +9,7 @@ from muster.api.ownership import Ownership, Unlabelled
 from muster.assembly import clustered
 from muster.assembly.admission import WebhookSettings
 from muster.assembly.clustered import ControllerSettings, Running
-from muster.cli import configuring, starting
+from muster.cli import clusters, configuring, starting
 from muster.deploying import names
 from muster.store import kubeconfig
 from muster.store.kubeconfig import Cluster
@@ -43,7 +42,7 @@ class _Options:
     metavar="FILE",
     help="How to reach the cluster. Without it, and without --context: as the pod that this runs in, else as kubectl.",
 )
-@click.option("--context", default="", metavar="NAME", help="Another context of that file than the current one.")
+@clusters.context_option
 @click.option(
     "--namespace",
     default=names.NAMESPACE,
@@ -51,14 +50,7 @@ class _Options:
     metavar="NAME",
     help="Where replicas elect their leader and keep the certificate of the webhooks.",
 )
-@click.option(
-    "--unlabelled",
-    default=Unlabelled.OURS.value,
-    show_default=True,
-    type=click.Choice([each.value for each in Unlabelled]),
-    help="Whose are objects of Kueue, Volcano and Kubeflow without the label muster.dev/class? `theirs` where their "
-    "own controllers run as well.",
-)
+@clusters.unlabelled_option
 @click.option("--host", metavar="ADDRESS", help="The address to listen on. [default: all in a pod, else 127.0.0.1]")
 @click.option(
     "--metrics-port",
@@ -138,4 +130,4 @@ def _cluster(asked: _Options) -> tuple[Cluster, bool]:
     """And whether this is a pod of it."""
     if not asked.kubeconfig and not asked.context and kubeconfig.SERVICE_ACCOUNT.exists():
         return kubeconfig.in_cluster(), True
-    return kubeconfig.read(Path(asked.kubeconfig).expanduser() if asked.kubeconfig else None, asked.context), False
+    return clusters.configured(asked.kubeconfig, asked.context), False

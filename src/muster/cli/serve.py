@@ -2,17 +2,27 @@
 
 import click
 
-from muster.api import raw
+from muster.api import errors, raw
+from muster.api.ownership import Ownership, Unlabelled
+from muster.assembly import embedded
 from muster.assembly import starting as ways
 from muster.assembly.configured import ServeSettings
-from muster.assembly.platform import Started
-from muster.cli import configuring, starting
+from muster.assembly.platform import Objects, OpenObjects, Started
+from muster.assembly.serving_clusters import ClusterObjects
+from muster.cli import clusters, configuring, starting
 from muster.cli.session import Session
 from muster.cli.up import show_banner
+from muster.deploying import names
 from muster.sdk import config
+from muster.settings.sections import PlatformSettings
+from muster.store import kubeconfig
 
 
 @click.command()
+@click.option("--kubeconfig", "file", metavar="FILE", help="Run tasks on the Kubernetes cluster that this file names.")
+@clusters.context_option
+@click.option("--in-cluster", is_flag=True, help="Run tasks on the Kubernetes cluster in whose pod this runs.")
+@clusters.unlabelled_option
 @configuring.options
 @starting.data_option
 @starting.quiet_option
@@ -25,9 +35,13 @@ def command(
 
     Machines join with `muster agent`; what it prints says how.
 
+    With a Kubernetes cluster, jobs, queues and nodes are those of the cluster, where `muster controller` must run:
+    tasks and experiments become pods there. Accounts and records stay with this server.
+
     \b
-    Example:
+    Examples:
       muster serve --host 0.0.0.0
+      muster serve --kubeconfig ~/.kube/config --set url=https://muster.example.org
     """
     platform = configuring.settings(flags)
     if print_config:
@@ -39,5 +53,21 @@ def command(
         if not quiet:
             show_banner(started, settings.data)
 
-    work = ways.serve(settings, announce)
+    work = ways.serve(settings, announce, _objects(flags, platform))
     starting.until_signalled(work, verbose=verbose, address=f"{platform.host}:{platform.port}")
+
+
+def _objects(flags: raw.Document, platform: PlatformSettings) -> OpenObjects[Objects]:
+    """Where they are. Raises BadRequest."""
+    ownership = Ownership(Unlabelled(flags["unlabelled"]))
+    is_named = bool(flags["file"] or flags["context"])
+    if flags["in_cluster"] and is_named:
+        raise errors.BadRequest("--in-cluster: there --kubeconfig and --context have no meaning")
+    if flags["in_cluster"]:
+        cluster = kubeconfig.in_cluster()
+        scheme = "https" if platform.security.tls.is_on else "http"
+        service = f"{scheme}://{names.SERVER}.{cluster.namespace}.svc:{platform.port}"
+        return ClusterObjects(cluster, ownership, service)
+    if is_named:
+        return ClusterObjects(clusters.configured(flags["file"], flags["context"]), ownership)
+    return embedded.objects

@@ -61,12 +61,15 @@ def show_banner(started: Started, data: Path) -> None:
     facts = {"address": started.url, "data": str(data)}
     if started.nodes:
         facts["nodes"] = ", ".join(started.nodes)
-    facts["kubectl"] = f"export KUBECONFIG={started.kubeconfig}"
+    if started.kubeconfig is not None:
+        facts["kubectl"] = f"export KUBECONFIG={started.kubeconfig}"
     facts["det"] = f"export DET_MASTER={started.url}"
     if started.password:
         facts["login"] = f"admin, password {started.password} (shown this once)"
     hints = ["muster nodes", "muster run -- python -c 'print(\"hello\")'", "kubectl get pods -A"]
-    if not started.nodes:
+    if started.kubeconfig is None:
+        hints = ["det cmd run echo hello", "kubectl get allocations -A"]
+    elif not started.nodes:
         facts["join"] = f"muster agent --server {started.url} --token $(cat {data / 'node-token'})"
     if rendering.is_terminal():
         importlib.import_module("muster.cli.rich_tables").print_banner(f"Muster {VERSION} is up", facts, hints)

@@ -21,7 +21,7 @@ GRACE_SECONDS: Final = 3
 before that, by a preemption; the others are waited for by whoever killed them."""
 
 
-def allocation(request: Request, shape: Shape, secrets: Mapping[str, str]) -> Document:
+def allocation(request: Request, shape: Shape, secrets: Mapping[str, str], scheduler: str = "") -> Document:
     pool = request.pool or DEFAULT_POOL
     metadata: Document = {
         "name": request.allocation,
@@ -34,6 +34,8 @@ def allocation(request: Request, shape: Shape, secrets: Mapping[str, str]) -> Do
         },
     }
     template = _template(request, shape, secrets)
+    if scheduler:
+        template["spec"].setdefault("schedulerName", scheduler)
     if not request.is_preemptible:
         metadata["annotations"] = {PREEMPTABLE: "false"}
         made_child(made_child(template, "metadata"), "annotations").setdefault(PREEMPTABLE, "false")

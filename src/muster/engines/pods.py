@@ -68,11 +68,13 @@ class _Followed:
 
 
 class PodsEngine:
-    """`run` must run for requests to be taken: they wait until all that is there has been seen."""
+    """`run` must run for requests to be taken: they wait until all that is there has been seen. `scheduler`: by name,
+    the one that places the pods; empty for the cluster's usual one."""
 
-    def __init__(self, store: Store, clock: Clock, auxiliary: Auxiliary | None = None) -> None:
+    def __init__(self, store: Store, clock: Clock, auxiliary: Auxiliary | None = None, *, scheduler: str = "") -> None:
         self._store = store
         self._clock = clock
+        self._scheduler = scheduler
         self._auxiliary = auxiliary or Auxiliary()
         self._allocations = Informer(store, Selection(muster.ALLOCATION, labels=_OURS), clock=clock)
         self._queues = Informer(store, Selection(kueue.CLUSTER_QUEUE), clock=clock)
@@ -186,7 +188,7 @@ class PodsEngine:
                 Create(kueue.LOCAL_QUEUE, pod_documents.local_queue(request.namespace, pool), _OPTIONS),
                 Create(kueue.WORKLOAD_PRIORITY_CLASS, pod_documents.priority_class(request.priority), _OPTIONS),
                 Create(core.SECRET, pod_documents.secret(request, secrets), _OPTIONS),
-                Create(muster.ALLOCATION, pod_documents.allocation(request, shape, secrets), _OPTIONS),
+                Create(muster.ALLOCATION, pod_documents.allocation(request, shape, secrets, self._scheduler), _OPTIONS),
             ]
         )
         refused = [result.error for result in (queue, priority) if isinstance(result, Refused)]

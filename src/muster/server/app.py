@@ -108,27 +108,36 @@ class Services(Protocol):
     def close(self) -> None: ...
 
 
-class Views:
-    """Answers that come from those who decide, instead of the store."""
+class ObjectsApi(Protocol):
+    """What is below the prefix."""
 
-    def __init__(self, store: Store, lookouts: Lookouts) -> None:
-        self._lookouts = lookouts
+    async def answer(self, request: Request, identity: Identity, below: tuple[str, ...]) -> Answer: ...
+
+
+class Objects:
+    """The Kubernetes API, and beside it answers that come from those who decide, instead of the store."""
+
+    def __init__(self, store: Store, kubernetes: KubernetesApi, lookouts: Lookouts) -> None:
+        self._kubernetes = kubernetes
+        self._decisions = lookouts.decisions
         self._visibility = VisibilityApi(store, lookouts.visibility)
 
-    async def answer(self, request: Request, identity: Identity, below: tuple[str, ...]) -> Response | None:
-        """None for paths that are somebody else's."""
+    async def answer(self, request: Request, identity: Identity, below: tuple[str, ...]) -> Answer:
         if below == DECISIONS:
             access.check(identity, access.Attributes("get", "muster.dev", "decisions"))
-            return Response(200, b"".join(self._lookouts.decisions()), "application/x-ndjson")
-        return await self._visibility.answer(request, identity, below)
+            return Response(200, b"".join(self._decisions()), "application/x-ndjson")
+        seen = await self._visibility.answer(request, identity, below)
+        return seen or await self._kubernetes.answer(request, identity, below)
 
-    async def metrics(self, identity: Identity) -> Response:
-        access.check(identity, access.Attributes("get", "muster.dev", "metrics"))
-        pieces: list[bytes] = []
-        for piece in self._lookouts.metrics():
-            pieces.append(piece.encode())
-            await asyncio.sleep(0)
-        return Response(200, b"".join(pieces), CONTENT_TYPE)
+
+class ObjectsElsewhere:
+    """Where the objects are those of a Kubernetes cluster."""
+
+    async def answer(self, request: Request, identity: Identity, below: tuple[str, ...]) -> Answer:  # noqa: ARG002
+        raise errors.NotFound(
+            f"nothing is served below /{PREFIX}: jobs, queues and nodes of this platform are those of a Kubernetes "
+            "cluster; ask its own API server, with kubectl or its kubeconfig"
+        )
 
 
 class Pages(Protocol):
@@ -142,13 +151,15 @@ class Pages(Protocol):
 class App:
     """An ASGI application. `close` ends the open streams, so that a server can stop without waiting for them."""
 
-    def __init__(self, kubernetes: KubernetesApi, authenticator: Authenticator, version: Version, views: Views) -> None:
-        self._kubernetes = kubernetes
+    def __init__(
+        self, objects: ObjectsApi, authenticator: Authenticator, version: Version, metrics: Metrics = tuple
+    ) -> None:
+        self._objects = objects
         self._determined: Mounted | None = None
         self._identify: Identify | None = None
         self._pages: Sequence[Pages] = ()
         self._proxy: Services | None = None
-        self._views = views
+        self._metrics = metrics
         self._authenticator = authenticator
         self._version = version
         self._streams = Streams()
@@ -242,10 +253,16 @@ class App:
                 "Unauthorized: send the header 'Authorization: Bearer <token>' with a known token"
             )
         if below is None or below == METRICS:
-            return await self._views.metrics(identity)
-        return await self._views.answer(request, identity, below) or await self._kubernetes.answer(
-            request, identity, below
-        )
+            return await self._measured(identity)
+        return await self._objects.answer(request, identity, below)
+
+    async def _measured(self, identity: Identity) -> Response:
+        access.check(identity, access.Attributes("get", "muster.dev", "metrics"))
+        pieces: list[bytes] = []
+        for piece in self._metrics():
+            pieces.append(piece.encode())
+            await asyncio.sleep(0)
+        return Response(200, b"".join(pieces), CONTENT_TYPE)
 
     def _public(self, request: Request, parts: tuple[str, ...]) -> Response | None:
         if request.method not in ("GET", "HEAD"):
@@ -294,5 +311,6 @@ def build(
     version: str,
     lookouts: Lookouts = NO_LOOKOUTS,
 ) -> App:
+    """With the objects of a store."""
     kubernetes = KubernetesApi(store=store, registry=registry, clock=clock, node_logs=node_logs)
-    return App(kubernetes, authenticator, Version(version), Views(store, lookouts))
+    return App(Objects(store, kubernetes, lookouts), authenticator, Version(version), lookouts.metrics)

@@ -105,8 +105,8 @@ class Tasks(Section, frozen=True):
     """`python`: what tasks run with; where it is empty, a Python of the node's that has Determined's library.
     `bind_mounts`: paths of the nodes below which tasks may mount what they like. `agent_user`: whom tasks run as, where
     that is not whoever runs the server. The timeouts end what nobody uses, where a configuration says nothing; 0 for
-    never. `cpu` and `memory`: what a task without slots asks for. `sample_seconds`: how often it is measured what
-    trials use; 0 for never."""
+    never. `master_url`: by which tasks reach the server, where not as everybody does. `cpu` and `memory`: what a task
+    without slots asks for. `sample_seconds`: how often it is measured what trials use; 0 for never."""
 
     python: str = ""
     bind_mounts: Sequence[str] = ()
@@ -114,6 +114,7 @@ class Tasks(Section, frozen=True):
     notebook_timeout_seconds: Seconds = 0
     tensorboard_timeout_seconds: Seconds = 300
     shell_timeout_seconds: Seconds = 0
+    master_url: str = ""
     cpu: str = "100m"
     memory: str = "128Mi"
     sample_seconds: Seconds = 10

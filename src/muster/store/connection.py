@@ -151,7 +151,7 @@ class Connection:
 
 
 class Stream:
-    """`lines` as they come, some at a time."""
+    """`lines`, or `chunks` of any size, as they come."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -160,9 +160,13 @@ class Stream:
     async def body(self) -> bytes:
         return await self._response.read()
 
+    async def chunks(self) -> AsyncIterator[bytes]:
+        async for chunk in self._response.content.iter_any():
+            yield chunk
+
     async def lines(self) -> AsyncIterator[list[bytes]]:
         rest = b""
-        async for chunk in self._response.content.iter_any():
+        async for chunk in self.chunks():
             *lines, rest = (rest + chunk).split(b"\n")
             if lines:
                 yield [line for line in lines if line]

@@ -1,8 +1,8 @@
 """Answers questions about the cluster as a whole: its agents, pools and jobs."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from sqlalchemy import Connection, select
 
@@ -10,7 +10,6 @@ from muster.accounts.callers import WorkspaceId
 from muster.api import errors, kueue, muster, timestamps
 from muster.api.documents import text
 from muster.api.meta import Instant
-from muster.api.raw import Document
 from muster.engines import sizing
 from muster.engines.protocol import Pool
 from muster.engines.sizing import DEFAULT_POOL, Auxiliary
@@ -24,14 +23,9 @@ from muster.tasks.agent_views import AgentView
 from muster.tasks.cluster_watching import ClusterWatch
 from muster.tasks.job_views import JobView, Search, Standings
 from muster.tasks.pool_views import PoolView
+from muster.tasks.queues import Queues
 
 _MOST_WAITING: Final = 100_000
-
-
-class Queues(Protocol):
-    """Who waits for quota. `controllers.quota.visibility.Visibility` knows."""
-
-    async def in_cluster_queue(self, name: str, offset: int, limit: int) -> Iterator[Document] | None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ The engine is asked in the loop that owns it, in steps that do not take long.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 from muster.api import kueue
 from muster.api.raw import Document
 from muster.controllers.quota.controller import QuotaController
 from muster.quota.explaining import explain
 from muster.quota.gates import Gate
-from muster.quota.queueing import PendingQueue, Position, Standing
+from muster.quota.queueing import Position, Standing
 from muster.quota.situation import State
 from muster.runtime.clock import Clock
 
@@ -29,27 +29,26 @@ class Visibility:
 
     async def in_cluster_queue(self, name: str, offset: int, limit: int) -> Iterator[Document] | None:
         pending = self._quota.engine.pending.queues.get(name)
-        return None if pending is None else _items((await _lined_up(pending)).page(offset, limit))
+        return None if pending is None else items((await lined_up(pending.line_up())).page(offset, limit))
 
     async def in_local_queue(self, namespace: str, name: str, offset: int, limit: int) -> Iterator[Document] | None:
         engine, key = self._quota.engine, f"{namespace}/{name}"
         if key not in engine.state.local_queues:
             return None
         pending = engine.pending.queues.get(engine.pending.leads_to(key))
-        return _items(() if pending is None else (await _lined_up(pending)).local_page(key, offset, limit))
+        return items(() if pending is None else (await lined_up(pending.line_up())).local_page(key, offset, limit))
 
     async def explain(self, namespace: str, name: str) -> Document | None:
         engine, key = self._quota.engine, f"{namespace}/{name}"
         info = engine.pending.get(key)
         pending = engine.pending.queues.get(info.queue) if info is not None else None
         if pending is not None:
-            await _lined_up(pending)  # remembered there: its position costs nothing then
+            await lined_up(pending.line_up())  # remembered there: its position costs nothing then
         found = explain(engine, key, self._clock.now())
         return None if found is None else {**found.to_document(), "state": State.WAITING.value}
 
 
-async def _lined_up(pending: PendingQueue) -> Standing:
-    steps = pending.line_up()
+async def lined_up(steps: Generator[None, None, Standing]) -> Standing:
     while True:
         try:
             next(steps)
@@ -59,7 +58,7 @@ async def _lined_up(pending: PendingQueue) -> Standing:
         await asyncio.sleep(0)
 
 
-def _items(positions: Iterable[Position]) -> Iterator[Document]:
+def items(positions: Iterable[Position]) -> Iterator[Document]:
     """As Kueue's visibility API writes them; made as they are taken."""
     for position in positions:
         view = position.info.view
