@@ -29,6 +29,7 @@ nodes: {selector: {pool: system}, tolerations: [{key: system, operator: Exists}]
 resources: {limits: {memory: 4Gi}}
 scheduler: {profiles: [{schedulerName: muster}, {schedulerName: other}]}
 quota: {fairSharing: {enable: true}}
+server: {enabled: true, url: "https://muster.example", storage: 5Gi}
 """
 
 

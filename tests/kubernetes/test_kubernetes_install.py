@@ -93,6 +93,8 @@ def test_a_second_time_nothing_changes_and_a_value_changes_one_object(installed:
         "deployment/muster-controller configured"
     ]
     assert installed.get("deployment", "-n", "muster-system", "muster-controller")["spec"]["replicas"] == 3
+    checked = installed.muster("install", "--set", "replicas=3", "--set", "server.enabled=true", "--dry-run")
+    assert "deployment/muster-server created (dry run)" in checked.out, checked.err
 
 
 def test_the_pods_of_the_deployment_are_admitted_under_the_strictest_standard(installed: Plane) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from muster.api import errors, raw
 from muster.assembly import configured
 from muster.cli import clusters
-from muster.deploying import definitions, installing, manifests, reaching, surroundings, values
+from muster.deploying import definitions, installing, manifests, pieces, reaching, surroundings, values
 from muster.deploying.installing import Installer, Step
 from muster.deploying.slots import Chosen
 from muster.runtime.clock import SystemClock
@@ -69,7 +69,7 @@ def command(**options: raw.JSON) -> None:
 def _check(chosen: Chosen) -> None:
     """The configurations, as the controllers will read them: they would not start with a wrong one."""
     with tempfile.TemporaryDirectory(prefix="muster-install-") as folder:
-        files = {name: Path(folder) / name for name in manifests.CONFIGURATIONS if chosen.value(name)}
+        files = {name: Path(folder) / name for name in pieces.CONFIGURATIONS if chosen.value(name)}
         for name, file in files.items():
             file.write_text(chosen.encoded(name))
         try:

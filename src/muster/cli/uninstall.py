@@ -57,8 +57,9 @@ async def _uninstall(asked: _Options) -> None:
 
 
 def _print(removal: Removal, *, everything: bool) -> None:
-    for part in removal.parts:
-        click.echo(f"{part.kind.name.lower()}/{part.key.name} would be deleted")
+    stays = [] if everything or not removal.data else [*removal.data, *removal.home]
+    for part in (*removal.parts, *removal.data, *removal.home):
+        click.echo(f"{part.kind.name.lower()}/{part.key.name} would be {'kept' if part in stays else 'deleted'}")
     for defined in removal.definitions:
         goes = everything or not defined.objects
         fate = "would be deleted" if goes else "would be kept"
@@ -66,5 +67,4 @@ def _print(removal: Removal, *, everything: bool) -> None:
 
 
 def _ask(removal: Removal) -> None:
-    listed = [f"{each.objects} {each.kind.resource}" for each in removal.definitions if each.objects]
-    click.confirm(f"This deletes {', '.join(listed)}. Go on?", abort=True)
+    click.confirm(f"This deletes {', '.join(removal.lost)}. Go on?", abort=True)

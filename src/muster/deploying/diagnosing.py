@@ -12,7 +12,7 @@ from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.api.ownership import CLASS_LABEL
 from muster.api.raw import Document
-from muster.deploying import judging, kinds, names, reaching, surroundings
+from muster.deploying import judging, kinds, manifests, names, reaching, surroundings
 from muster.deploying.findings import Finding, fail, ok, warn
 from muster.runtime.clock import Clock
 from muster.store.kubeconfig import Cluster
@@ -85,7 +85,9 @@ class Examination:
         return None if found is None else found.document()
 
     async def _controllers(self) -> Iterable[Finding]:
-        labels = selectors.parse_labels(",".join(f"{key}={value}" for key, value in names.SELECTOR.items()))
+        labels = selectors.parse_labels(
+            ",".join(f"{key}={value}" for key, value in manifests.CONTROLLER.selector.items())
+        )
         pods = await self._store.list(Selection(core.POD, self._namespace, labels))
         deployment = await self._deployment()
         found = list(judging.controllers(deployment, [pod.document() for pod in pods.items]))

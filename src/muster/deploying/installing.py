@@ -33,6 +33,7 @@ PARTS: Final = Registry(
         kinds.ROLE,
         kinds.ROLE_BINDING,
         core.CONFIG_MAP,
+        core.PERSISTENT_VOLUME_CLAIM,
         kinds.DEPLOYMENT,
         core.SERVICE,
         policy.POD_DISRUPTION_BUDGET,

@@ -13,4 +13,3 @@ DATABASE_SECRET = "muster-database"  # noqa: S105  the name of one
 PART_OF = "app.kubernetes.io/part-of"
 LABELS: Mapping[str, str] = {PART_OF: "muster"}
 """On everything that an installation consists of: what carries it is ours to change and to remove."""
-SELECTOR: Mapping[str, str] = {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "controller"}

@@ -145,6 +145,25 @@ HOME: Sequence[Grant] = (
 """In the namespace of the installation."""
 
 
+SERVER: Sequence[Grant] = (
+    Grant(
+        (core.NODE, core.POD, kueue.CLUSTER_QUEUE, kueue.RESOURCE_FLAVOR, kueue.LOCAL_QUEUE, kueue.WORKLOAD),
+        _SEEN,
+        "what runs, what waits, and where there is room",
+    ),
+    Grant((muster.ALLOCATION,), ("get", *_SEEN, "create", "patch", "delete"), "each run of a task"),
+    Grant((core.SECRET,), ("list", "create", "patch", "delete"), "what only that run may know"),
+    Grant((core.CONFIG_MAP,), ("get", "create"), "what tasks start with"),
+    Grant((core.NAMESPACE,), ("get", "create"), "of workspaces that have their own"),
+    Grant((kueue.LOCAL_QUEUE, kueue.WORKLOAD_PRIORITY_CLASS), ("create",), "by which tasks queue"),
+    Grant((kueue.WORKLOAD,), ("patch",), "somebody is let ahead in a queue"),
+    Grant((core.POD,), ("delete",), "tasks are killed"),
+    Grant((core.POD,), ("get",), "what they print", "log"),
+    Grant((core.NODE,), ("get", "patch"), "administrators close and open nodes"),
+)
+"""Of `muster serve`, in all namespaces."""
+
+
 def _group(kind: Kind) -> str:
     return kind.group
 

@@ -48,19 +48,23 @@ class Defined:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What would go, in this order, and then the definitions."""
+    """What would go, in this order: the parts, then `home` and the definitions. `data`: volumes of the server, which
+    would go with their namespace."""
 
     parts: Sequence[Object]
+    data: Sequence[Object]
+    home: Sequence[Object]
     definitions: Sequence[Defined]
 
     @property
     def is_empty(self) -> bool:
-        return not self.parts and not self.definitions
+        return not (self.parts or self.data or self.home or self.definitions)
 
     @property
-    def lost(self) -> int:
-        """Objects that would go with their definitions."""
-        return sum(defined.objects for defined in self.definitions)
+    def lost(self) -> Sequence[str]:
+        """What users have put into what would go."""
+        kinds = [f"{each.objects} {each.kind.resource}" for each in self.definitions if each.objects]
+        return [*kinds, *(f"the data in volume {each.key.name}" for each in self.data)]
 
 
 async def plan(store: Store, namespace: str) -> Removal:
@@ -68,19 +72,24 @@ async def plan(store: Store, namespace: str) -> Removal:
         *[found for kind in _EVERYWHERE for found in await _ours(store, kind)],
         *[found for kind in _INSIDE for found in await _ours(store, kind, namespace)],
         *[found for kind in _AFTER for found in await _ours(store, kind)],
-        *[found for found in await _ours(store, core.NAMESPACE) if found.key.name == namespace],
     ]
+    data = await _ours(store, core.PERSISTENT_VOLUME_CLAIM, namespace)
+    home = [found for found in await _ours(store, core.NAMESPACE) if found.key.name == namespace]
     known = await surroundings.known_definitions(store)
     ours = [found for found in known.values() if found.is_ours]
-    return Removal(parts, [Defined(found.kind, await _count(store, found)) for found in ours])
+    return Removal(parts, data, home, [Defined(found.kind, await _count(store, found)) for found in ours])
 
 
 async def remove(store: Store, clock: Clock, removal: Removal, *, everything: bool) -> AsyncIterator[Step]:
     """Ends when all is gone: an installation that comes right after it would go as well."""
     gone: list[tuple[Kind, Key]] = []
-    for part in removal.parts:
+    stays = bool(removal.data) and not everything
+    for part in removal.parts if stays else (*removal.parts, *removal.data, *removal.home):
         yield await _delete(store, part.kind, part.key)
         gone.append((part.kind, part.key))
+    if stays:
+        for part in (*removal.data, *removal.home):
+            yield Step(_label(part.kind, part.key), Outcome.KEPT, "the server's data; --all removes it")
     released = await _release_pods(store)
     if released:
         yield Step("pods that queued", Outcome.CONFIGURED, f"{released} no longer held by a finalizer")

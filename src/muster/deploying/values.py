@@ -30,11 +30,21 @@ class Image(Section, frozen=True):
 
 
 class Database(Section, frozen=True):
-    """The Secret that holds the address of a PostgreSQL database, and the key in it. It may be missing: controllers
-    keep everything in the cluster, and only records of tasks and experiments go to a database."""
+    """The Secret that holds the address of a PostgreSQL database for the server's records, and the key in it. Without
+    it they are in a file on its volume."""
 
     secret: str = names.DATABASE_SECRET
     key: str = "url"
+
+
+class Server(Section, frozen=True):
+    """`muster serve`: tasks and experiments. `url`: how browsers and `det` reach it, where that is not its Service.
+    `storage`: the size of its volume."""
+
+    enabled: bool = False
+    url: str = ""
+    storage: str = "20Gi"
+    resources: Mapping[str, JSON] = msgspec.field(default_factory=lambda: dict(_RESOURCES))
 
 
 class Metrics(Section, frozen=True):
@@ -64,6 +74,7 @@ class Values(Section, frozen=True):
     image: Image = Image()
     replicas: Replicas = 2
     unlabelled: Unlabelled = Unlabelled.OURS
+    server: Server = Server()
     database: Database = Database()
     metrics: Metrics = Metrics()
     webhook: Webhook = Webhook()

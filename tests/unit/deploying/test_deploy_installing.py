@@ -12,7 +12,7 @@ from muster.api.ownership import Unlabelled
 from muster.deploying import installing, kinds, names, removing, surroundings, waiting
 from muster.deploying.installing import Installer, Outcome, Step
 from muster.deploying.slots import Chosen
-from muster.deploying.values import Values
+from muster.deploying.values import Server, Values
 from muster.runtime.clock import VirtualClock
 from muster.store.protocol import Create, Delete, Patch, Selection, Store, write_one
 from muster.testing.virtual import on_virtual_time
@@ -20,8 +20,10 @@ from muster.testing.virtual import on_virtual_time
 CLUSTER_QUEUES = kueue.CLUSTER_QUEUE.resource
 
 
-async def install(store: Store, clock: VirtualClock, *, dry_run: bool = False, replicas: int = 2) -> Sequence[Step]:
-    chosen = Chosen(Values(replicas=replicas), names.NAMESPACE)
+async def install(
+    store: Store, clock: VirtualClock, *, dry_run: bool = False, replicas: int = 2, server: bool = False
+) -> Sequence[Step]:
+    chosen = Chosen(Values(replicas=replicas, server=Server(enabled=server)), names.NAMESPACE)
     return [step async for step in Installer(store, clock, dry_run=dry_run).install(chosen)]
 
 
@@ -119,6 +121,19 @@ async def test_removing_leaves_no_trace_but_kinds_that_are_used(clock: VirtualCl
         assert steps["deployment/muster-controller"].outcome is Outcome.DELETED
         await uninstall(store, clock, everything=True)
         assert (await store.get(kueue.RESOURCE_FLAVOR, Key("", "a100"))).meta.finalizers == ()
+        assert (await removing.plan(store, names.NAMESPACE)).is_empty
+
+
+@on_virtual_time
+async def test_the_data_of_a_server_stays_unless_all_shall_go(clock: VirtualClock) -> None:
+    async with a_cluster(clock) as store:
+        await install(store, clock, server=True)
+        steps = outcomes(await uninstall(store, clock))
+        assert steps["deployment/muster-server"] is Outcome.DELETED
+        assert steps["persistentvolumeclaim/muster-server"] is Outcome.KEPT
+        assert steps["namespace/muster-system"] is Outcome.KEPT
+        assert (await removing.plan(store, names.NAMESPACE)).lost == ["the data in volume muster-server"]
+        await uninstall(store, clock, everything=True)
         assert (await removing.plan(store, names.NAMESPACE)).is_empty
 
 

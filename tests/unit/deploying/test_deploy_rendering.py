@@ -31,6 +31,17 @@ def container(documents: list[Document]) -> Document:
     return raw.as_object(found)
 
 
+def test_a_server_is_there_only_if_asked_for() -> None:
+    assert "muster-server" not in {document["metadata"]["name"] for document in rendered()}
+    documents = rendered("server.enabled=true", "server.url=https://muster.example", "server.storage=5Gi")
+    found = {document["kind"]: document for document in documents if document["metadata"]["name"] == "muster-server"}
+    assert found["PersistentVolumeClaim"]["spec"]["resources"] == {"requests": {"storage": "5Gi"}}
+    (server,) = found["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert "--set=url=https://muster.example" in server["args"]
+    assert server["env"][0]["valueFrom"]["secretKeyRef"]["name"] == "muster-database"
+    assert found["Deployment"]["spec"]["selector"] != one(rendered(), "Deployment")["spec"]["selector"]
+
+
 def test_deploy_is_fresh() -> None:
     """`make docs` writes it."""
     there = {str(path.relative_to(DEPLOY)) for name in ("helm", "manifests") for path in (DEPLOY / name).rglob("*.*")}
@@ -40,7 +51,7 @@ def test_deploy_is_fresh() -> None:
 
 
 def test_every_object_is_marked_as_part_of_the_installation() -> None:
-    for document in rendered("metrics.monitor=true"):
+    for document in rendered("metrics.monitor=true", "server.enabled=true"):
         assert document["metadata"]["labels"][names.PART_OF] == "muster"
 
 
@@ -104,7 +115,7 @@ def test_a_chart_has_an_expression_for_every_value() -> None:
 
 
 def test_rules_grant_no_wildcard() -> None:
-    for rule in permissions.rules((*permissions.CLUSTER, *permissions.HOME)):
+    for rule in permissions.rules((*permissions.CLUSTER, *permissions.HOME, *permissions.SERVER)):
         assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
 
 

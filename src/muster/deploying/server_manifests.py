@@ -1,0 +1,69 @@
+"""The objects of `muster serve` in a cluster: tasks and experiments, as `det` and browsers ask for them.
+
+One process: it keeps sessions and answers for what it has started. Its records are in PostgreSQL, or in a file beside
+contexts and logs on its volume.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from muster.api.raw import Document
+from muster.deploying import names, permissions, pieces
+from muster.deploying.pieces import Program
+from muster.deploying.slots import Slots
+
+SERVER: Final = Program(names.SERVER, "server")
+_DATA: Final = "/var/lib/muster"
+_PORT: Final = 7077
+
+
+def documents(slots: Slots) -> Sequence[Document]:
+    return (
+        SERVER.service_account(slots),
+        *SERVER.rights(slots, permissions.SERVER),
+        _claim(slots),
+        _deployment(slots),
+        SERVER.service(slots, names.SERVER, _PORT, "http"),
+    )
+
+
+def _claim(slots: Slots) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": SERVER.metadata(slots),
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": slots.text("server.storage")}},
+        },
+    }
+
+
+def _deployment(slots: Slots) -> Document:
+    # One after the other: both would write to the same volume.
+    spec: Document = {"replicas": 1, "strategy": {"type": "Recreate"}}
+    data = {"name": "data", "persistentVolumeClaim": {"claimName": names.SERVER}}
+    pod: Document = {"containers": [_container(slots)], "volumes": [*pieces.volumes(), data]}
+    return SERVER.deployment(slots, spec, pod)
+
+
+def _container(slots: Slots) -> Document:
+    address = {"name": slots.text("database.secret"), "key": slots.text("database.key"), "optional": True}
+    arguments = [
+        "serve",
+        "--in-cluster",
+        "--host=0.0.0.0",
+        f"--port={_PORT}",
+        f"--data={_DATA}",
+        f"--unlabelled={slots.text('unlabelled')}",
+        *slots.when("server.url", f"--set=url={slots.text('server.url')}"),
+        *pieces.configuration_arguments(slots),
+    ]
+    return {
+        **SERVER.container(slots, arguments, {"data": _DATA}),
+        "env": [{"name": "MUSTER_DATABASE", "valueFrom": {"secretKeyRef": address}}],
+        "ports": [{"name": "http", "containerPort": _PORT, "protocol": "TCP"}],
+        "livenessProbe": pieces.probe("/healthz", "http", period=10, failures=6),
+        "readinessProbe": pieces.probe("/readyz", "http", period=5, failures=2),
+        "resources": slots.value("server.resources"),
+    }
