@@ -21,7 +21,7 @@ from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Create, Delete, Options, write_one
 
 DEFINITIONS = Path(__file__).parents[2] / "deploy" / "helm" / "muster" / "crds"
-_CONFIGURATIONS = (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS)
+CONFIGURATIONS = (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS)
 
 
 async def define(kubectl: Kubectl) -> None:
@@ -64,7 +64,7 @@ async def controlling(
             await asyncio.wait([running])
             if webhooks:
                 # Nobody answers any more: what they must be asked about could not be made.
-                await store.write([Delete(kind, Key("", names.WEBHOOK)) for kind in _CONFIGURATIONS])
+                await store.write([Delete(kind, Key("", names.WEBHOOK)) for kind in CONFIGURATIONS])
 
 
 async def _is_asked(store: KubernetesStore) -> bool:

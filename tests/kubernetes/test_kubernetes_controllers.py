@@ -7,15 +7,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.e2e.kubectl_runner import Kubectl
-from tests.kubernetes.controllers import controlling, define, until
+from tests.kubernetes.controllers import CONFIGURATIONS, controlling, define, until
 from tests.kubernetes.machines import Machines
 
-from muster.api import core
 from muster.api.objects import Key
 from muster.api.raw import Document
 from muster.assembly.clustered import Running
+from muster.deploying import names
 from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
+from muster.store.protocol import Create, Delete, write_one
 
 GPU = "nvidia.com/gpu"
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -293,16 +294,43 @@ async def test_a_claim_that_waits_for_its_first_pod_is_bound_where_the_pod_goes(
         await desk.wait(f"jsonpath={{.spec.nodeName}}={node}", "pod/p")
 
 
-async def test_mistakes_are_refused_by_field_and_a_dead_webhook_stops_no_other_pod(
-    desk: Desk, cluster: Cluster, machines: Machines, store: KubernetesStore
-) -> None:
+async def test_mistakes_are_refused_by_field(desk: Desk, cluster: Cluster) -> None:
     async with controlling(cluster, webhooks=True):
         bad = a_gang("bad", 2, "true")
         bad["spec"]["minAvailable"] = 5
         told = await desk.kubectl.fails("apply", "-n", desk.namespace, "-f", "-", stdin=json.dumps(bad))
         assert "spec.minAvailable" in told
-    await desk.apply(a_pod("lonely"))
-    assert (await store.get(core.POD, Key(desk.namespace, "lonely"))).uid
+        strange = {**a_gang("strange", 1, "true"), "metadata": {"name": "x", "labels": {"muster.dev/class": "mine"}}}
+        told = await desk.kubectl.fails("apply", "-n", desk.namespace, "-f", "-", stdin=json.dumps(strange))
+        assert "metadata.labels[muster.dev/class]" in told
+
+
+async def test_while_nobody_answers_webhooks_the_cluster_goes_on(
+    desk: Desk, cluster: Cluster, store: KubernetesStore
+) -> None:
+    flow = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobFlow", "spec": {"flows": [{"name": "a"}]}}
+    async with controlling(cluster, webhooks=True):
+        await desk.apply({**flow, "metadata": {"name": "going", "finalizers": ["test.muster.dev/held"]}})
+        kept = {kind: await store.get(kind, Key("", names.WEBHOOK)) for kind in CONFIGURATIONS}
+    try:
+        for kind, found in kept.items():  # as if the controllers had been killed
+            webhooks: Document = {part: value for part, value in found.document().items() if part != "metadata"}
+            await write_one(store, Create(kind, {**webhooks, "metadata": {"name": names.WEBHOOK}}))
+        refused = json.dumps(a_job("queued", "research", "true"))
+        await until(lambda: _fails(desk, refused))
+        await desk.apply(a_pod("lonely"))
+        await desk.kubectl("delete", "-n", desk.namespace, "jobflow", "going", "--wait=false")
+        await desk.kubectl(
+            "patch", "-n", desk.namespace, "jobflow", "going", "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
+        )
+        await desk.wait("delete", "jobflow/going")
+    finally:
+        await store.write([Delete(kind, Key("", names.WEBHOOK)) for kind in CONFIGURATIONS])
+
+
+async def _fails(desk: Desk, document: str) -> bool:
+    outcome = await desk.kubectl.run("create", "-n", desk.namespace, "--dry-run=server", "-f", "-", stdin=document)
+    return "failed calling webhook" in outcome.err
 
 
 async def test_another_replica_takes_over_within_seconds(desk: Desk, cluster: Cluster, machines: Machines) -> None:

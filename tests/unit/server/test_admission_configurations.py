@@ -47,3 +47,9 @@ def test_a_controller_outside_of_the_cluster_is_asked_by_its_url():
     assert client == {"url": "https://127.0.0.1:9443/mutate", "caBundle": base64.b64encode(b"PEM").decode()}
     service = validating(SERVICE, Ownership())[0]["clientConfig"]["service"]
     assert service == {"namespace": "muster-system", "name": "muster-webhook", "path": "/validate", "port": 443}
+
+
+def test_what_is_being_deleted_is_not_held_up():
+    for hooks in (mutating(SERVICE, Ownership()), validating(SERVICE, Ownership())):
+        conditions = [condition["expression"] for condition in by_name(hooks)["objects"]["matchConditions"]]
+        assert conditions == ["!has(object.metadata.deletionTimestamp)"]

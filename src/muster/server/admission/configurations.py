@@ -27,6 +27,8 @@ _QUEUED: Final = Requirement(names.QUEUE_LABEL, Operator.EXISTS)
 _NOT_QUEUED: Final = Requirement(names.QUEUE_LABEL, Operator.DOES_NOT_EXIST)
 _IS_BARE: Final = "!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))"
 _IS_FOR_VOLCANO: Final = f"object.spec.?schedulerName.orValue('') == '{SCHEDULER}'"
+_IS_STAYING: Final = "!has(object.metadata.deletionTimestamp)"
+"""What is on its way out must be able to go, finalizer by finalizer, whoever is away and whatever is wrong with it."""
 _HAS_BAD_CLASS: Final = f"!(object.metadata.labels['{CLASS_LABEL}'] in {sorted((OURS, *THEIRS))})"
 _CHANGES_LABELS: Final = "object.metadata.?labels != oldObject.metadata.?labels"
 
@@ -87,7 +89,7 @@ def mutating(address: Address, ownership: Ownership, *, steers_pods: bool = Fals
     ours = (ownership.by_class,)
     by_default = [_IS_BARE, f"!({_IS_FOR_VOLCANO})"]
     hooks = (
-        _Hook("objects", _OURS, ("CREATE", "UPDATE"), True, ours),
+        _Hook("objects", _OURS, ("CREATE", "UPDATE"), True, ours, (_IS_STAYING,)),
         _Hook("queued-jobs", (batch.JOB,), ("CREATE",), True, (_QUEUED, *ours)),
         _Hook("queued-pods", (core.POD,), ("CREATE",), True, (_QUEUED, *ours)),
         _Hook("volcano-pods", (core.POD,), ("CREATE",), True, (_NOT_QUEUED, *ours), (_IS_FOR_VOLCANO,)),
@@ -102,7 +104,7 @@ def validating(address: Address, ownership: Ownership) -> list[Document]:
     ours = (ownership.by_class,)
     classed = Requirement(CLASS_LABEL, Operator.EXISTS)
     hooks = (
-        _Hook("objects", _OURS, ("CREATE", "UPDATE"), True, ours),
+        _Hook("objects", _OURS, ("CREATE", "UPDATE"), True, ours, (_IS_STAYING,)),
         _Hook("queues", (volcano.QUEUE,), ("DELETE",), False, ours),
         _Hook("classes", (*_OURS, batch.JOB, core.POD), ("CREATE", "UPDATE"), False, (classed,), (_HAS_BAD_CLASS,)),
         _Hook("queued-pods", (core.POD, batch.JOB), ("UPDATE",), False, (_QUEUED, *ours), (_CHANGES_LABELS,)),
