@@ -128,7 +128,7 @@ class Evictions:
         bindings, waiting.bindings = waiting.bindings, []
         for binding in bindings:
             self._by_pod.pop(binding.pod.uid, None)
-        for uid in waiting.victims:
+        for uid in sorted(waiting.victims):  # in one order, whatever the set's
             others = self._by_victim[uid]
             others.remove(waiting)
             if not others:
@@ -143,9 +143,9 @@ class Evictions:
         if not any(isinstance(write, Delete) for write in dropped):
             return
         self._writes = [write for write in self._writes if _uid_of(write) != uid]
-        victim, _ = self._untold.pop(uid)
-        if not any(isinstance(write, Patch) for write in dropped):
-            self._writes.append(self._tell(victim, {**_NO_TARGET, "lastTransitionTime": self._now()}))
+        untold = self._untold.pop(uid, None)
+        if untold is not None and not any(isinstance(write, Patch) for write in dropped):
+            self._writes.append(self._tell(untold[0], {**_NO_TARGET, "lastTransitionTime": self._now()}))
 
     def forget_promise(self, pods: Iterable[PodInfo]) -> None:
         """The node that they were promised is no hope any more."""
@@ -166,9 +166,9 @@ class Evictions:
     def put_back(self, writes: Sequence[Write]) -> None:
         """These were refused for now."""
         self._writes[:0] = writes
-        for uid in {write.uid for write in writes if isinstance(write, Delete) and write.uid not in self._by_victim}:
-            assert uid is not None
-            self._let_live(uid)
+        for write in writes:
+            if isinstance(write, Delete) and write.uid is not None and write.uid not in self._by_victim:
+                self._let_live(write.uid)
 
     def settled(self, write: Write, *, is_done: bool) -> None:
         """The write will not be tried again. Of an eviction that is done people are told."""
