@@ -11,7 +11,7 @@ from typing import Final
 from muster.api import core, errors, policy, scheduling
 from muster.api.errors import ApiError
 from muster.api.kinds import Kind
-from muster.api.objects import Key
+from muster.api.objects import Key, Object
 from muster.api.ownership import Unlabelled
 from muster.api.raw import Document
 from muster.api.registry import Registry
@@ -147,20 +147,29 @@ class Installer:
         key = Key(metadata.get("namespace", ""), metadata["name"])
         label = _label(kind, key.name)
         try:
-            before = await self._revision(kind, key)
+            before = await self._wish(kind, key)
             write = Apply(kind, key, document, force=True, options=self._options)
-            after = (await write_one(self._store, write)).revision
+            after = _wish_of(await write_one(self._store, write))
         except ApiError as error:
             raise _told(error, label) from error
         if before is None:
             return Step(label, Outcome.CREATED)
         return Step(label, Outcome.UNCHANGED if before == after else Outcome.CONFIGURED)
 
-    async def _revision(self, kind: Kind, key: Key) -> int | None:
+    async def _wish(self, kind: Kind, key: Key) -> Document | None:
         try:
-            return (await self._store.get(kind, key)).revision
+            return _wish_of(await self._store.get(kind, key))
         except errors.NotFound:
             return None
+
+
+def _wish_of(found: Object) -> Document:
+    """What is wanted of an object. Its status, and with it its version, others change all the time."""
+    document = found.document()
+    document.pop("status", None)
+    for name in ("resourceVersion", "managedFields", "generation"):
+        document["metadata"].pop(name, None)
+    return document
 
 
 def _kept(there: Definition) -> Step:
