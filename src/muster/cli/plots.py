@@ -2,7 +2,7 @@
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -12,8 +12,10 @@ from muster.api import errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-FORMATS: Final = (".png", ".svg", ".pdf")
+_UNDATED: Final[Mapping[str, dict[str, None]]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+FORMATS: Final = tuple(_UNDATED)
 _DECADES_FOR_LOG: Final = 2.0
 _BEST, _OTHERS = "green", ("cyan", "blue", "magenta", "orange", "red", "gray")
 _FILE_COLOURS: Final = ("C0", "C1", "C3", "C4", "C5", "C6", "C7", "C8", "C9")
@@ -108,18 +110,25 @@ def check(path: Path) -> None:
 
 def write(wanted: Drawing, path: Path) -> None:
     """Its name says which format. Raises BadRequest where the library is not there, or nothing can be written."""
-    write_all([wanted], path)
+    figure = new_figure(path, 8, 5)
+    _draw(figure.subplots(), wanted)
+    save(figure, path)
 
 
-def write_all(wanted: Sequence[Drawing], path: Path) -> None:
-    """Below each other, in one file."""
+def new_figure(path: Path, width: float, height: float) -> "Figure":
+    """Empty, in inches, to be saved there. Raises BadRequest as `check` does."""
     check(path)
-    library = _library("matplotlib.figure", "drawing to a file")
-    figure = library.Figure(figsize=(8, 5 * len(wanted)), layout="constrained")
-    for axes, drawing in zip(figure.subplots(len(wanted), squeeze=False)[:, 0], wanted, strict=True):
-        _draw(axes, drawing)
+    made: Figure = _library("matplotlib.figure", "drawing to a file").Figure((width, height), layout="constrained")
+    return made
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """What is drawn alike is written alike, byte for byte: without a date, and with names that are no random numbers.
+    Raises BadRequest where nothing can be written."""
+    library = _library("matplotlib", "drawing to a file")
     try:
-        figure.savefig(path, dpi=150)
+        with library.rc_context({"svg.hashsalt": "muster"}):
+            figure.savefig(path, dpi=150, metadata=_UNDATED[path.suffix.lower()])
     except OSError as error:
         raise errors.BadRequest(f"cannot write {path}: {error.strerror}") from error
 

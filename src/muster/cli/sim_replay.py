@@ -1,6 +1,8 @@
 """`muster sim replay`: the jobs of a trace, under one policy or several."""
 
+import importlib
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,11 +22,16 @@ from muster.sim.traces import Trace
 
 _SPREAD = ("mean", "p50", "p99", "max")
 _QUEUE = ("Queue", "Quota", "Jobs", "GPUh")
+_POLICIES = "\b\n" + "\n".join(["Policies:", *(f"  {name:12} {each.summary}" for name, each in POLICIES.items())])
 
 
-@click.command("replay")
+@click.command("replay", epilog=_POLICIES)
 @click.argument("file", metavar="TRACE.CSV", type=click.Path(path_type=Path))
-@click.option("--nodes", required=True, metavar="COUNTxGPUS,...", help="The cluster: 64x8, or 64x8,20x4.")
+@click.option(
+    "--nodes",
+    metavar="COUNTxGPUS,...",
+    help="The cluster: 64x8, or 64x8,20x4. [default: nodes with 8 GPUs that the trace keeps 80% busy on average]",
+)
 @click.option(
     "--queues",
     default=DEMAND,
@@ -63,24 +70,35 @@ def replay_command(**options: JSON) -> None:
 
     \b
     Examples:
-      muster sim replay trace.csv --nodes 64x8
+      muster sim replay trace.csv
       muster sim replay trace.csv --nodes 64x8 --queues equal --policy fair --policy backfill
       muster sim replay trace.csv --nodes 64x8 --compare -o numbers.json --plot waits.png
     """
     trace = traces.read(options["file"], options["first"])
-    machines = Machines.parse(options["nodes"])
+    machines = Machines.parse(options["nodes"]) if options["nodes"] is not None else Machines.sized_for(trace)
     shares = Shares.parse(options["queues"], trace, machines.gpus)
     settings = _settings(options)
     if options["plot"] is not None:
         sim_drawing.check(options["plot"])  # before minutes of work that could not be shown
     names = list(POLICIES) if options["compare"] else list(dict.fromkeys(options["policies"])) or ["fifo"]
-    found = [report(replay(Setup(trace, machines, shares, POLICIES[name], settings))) for name in names]
+    found = [_replayed(Setup(trace, machines, shares, POLICIES[name], settings)) for name in names]
     _show(trace, machines, found)
     if options["output"] is not None:
         _write(options["output"], _document(trace, settings, found))
     if options["plot"] is not None:
-        sim_drawing.draw(found, trace.starts, options["plot"])
+        sim_drawing.draw(found, trace, options["plot"])
         click.echo(f"{options['plot']} written")
+
+
+def _replayed(setup: Setup) -> Report:
+    if not rendering.is_terminal(sys.stderr):
+        return report(replay(setup))
+    bar = importlib.import_module("muster.cli.experiments_bars").LiveBar(setup.policy.name)
+    jobs = len(setup.trace.jobs)
+    try:
+        return report(replay(setup, lambda ended: bar.show(ended / jobs, f"{ended:,} of {jobs:,} jobs")))
+    finally:
+        bar.close()
 
 
 def _settings(options: Mapping[str, JSON]) -> Options:
@@ -122,11 +140,12 @@ def _overview(found: Sequence[Report]) -> Table:
             durations.show(each.makespan),
             str(each.preemptions),
             f"{each.lost_gpu_hours:,.0f}",
+            f"{each.owed_gpu_hours:,.0f}",
             f"{each.fairness:.2f}",
         ]
         for each in found
     ]
-    return Table([*columns, "Makespan", "Preempted", "Lost GPUh", "Fairness"], rows)
+    return Table([*columns, "Makespan", "Preempted", "Lost GPUh", "Owed GPUh", "Fairness"], rows)
 
 
 def _by_size(found: Sequence[Report]) -> Table:
@@ -143,10 +162,10 @@ def _by_queue(found: Sequence[Report]) -> Table:
     """All there is to tell of one policy; of several, what compares them."""
     if len(found) == 1:
         rows = [
-            [*_queue_cells(name, queue), *_times(queue.wait), f"{queue.slowdown:,.1f}"]
+            [*_queue_cells(name, queue), *_times(queue.wait), f"{queue.slowdown:,.1f}", f"{queue.owed_gpu_hours:,.0f}"]
             for name, queue in found[0].queues.items()
         ]
-        return Table([*_QUEUE, "Mean", "p50", "p99", "Max", "Slowdown"], rows)
+        return Table([*_QUEUE, "Mean", "p50", "p99", "Max", "Slowdown", "Owed GPUh"], rows)
     rows = [
         [*_queue_cells(name, queue), *(durations.show(each.queues[name].wait.mean) for each in found)]
         for name, queue in found[0].queues.items()

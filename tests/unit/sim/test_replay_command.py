@@ -52,6 +52,19 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_does_not(trace, tmp_
     assert written[0] == written[1] != written[2]
 
 
+@pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
+def test_a_picture_has_the_same_bytes_each_time(trace, tmp_path, kind):
+    drawn = [tmp_path / f"{name}.{kind}" for name in "ab"]
+    for path in drawn:
+        assert invoke(["sim", "replay", str(trace), "--nodes", "2x8", "--policy", "fair", "--plot", str(path)]) == 0
+    assert drawn[0].read_bytes() == drawn[1].read_bytes()
+
+
+def test_without_nodes_the_cluster_is_one_that_the_trace_keeps_busy(trace, capsys):
+    assert invoke(["sim", "replay", str(trace)]) == 0
+    assert "2 nodes with 16 GPUs" in capsys.readouterr().out, "enough for a job with 12"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

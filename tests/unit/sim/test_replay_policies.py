@@ -3,7 +3,10 @@
 import pytest
 from tests.unit.sim.replay_worlds import EXACT, lived, most_in_use, starts, trace
 
-from muster.sim.replay.policies import Options
+from muster.sim.replay.machines import Machines
+from muster.sim.replay.policies import POLICIES, Options
+from muster.sim.replay.running import Setup, replay
+from muster.sim.replay.shares import Shares
 
 HOUR = 3600.0
 
@@ -60,6 +63,19 @@ def test_queues_that_cannot_take_back_wait_until_what_they_lent_ends():
     history = lived(jobs, "1x8", "best-effort", "a=4,b=4")
     assert starts(history)[1] == 3 * HOUR
     assert history.preemptions == 0
+
+
+def test_queues_are_owed_what_they_had_jobs_for_and_did_not_have_of_their_own():
+    jobs = trace((0, 3 * HOUR, 8, "a"), (HOUR, HOUR, 2, "b"))
+    assert lived(jobs, "1x8", "best-effort", "a=4,b=4").owed == {"a": 0, "b": 2 * 2 * HOUR}, "two, for two hours"
+    assert lived(jobs, "1x8", "fair", "a=4,b=4").owed["b"] == 0, "it is given back at once"
+
+
+def test_it_tells_how_far_it_has_come():
+    jobs = trace(*((float(number), 1.0, 1) for number in range(250)))
+    machines, told = Machines.parse("1x8"), []
+    replay(Setup(jobs, machines, Shares.parse("one", jobs, 8), POLICIES["fifo"], EXACT), told.append)
+    assert told == [100, 200]
 
 
 class TestBackfill:

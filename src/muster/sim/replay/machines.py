@@ -14,7 +14,6 @@ from muster.sim.traces import Trace
 GPU: Final = "nvidia.com/gpu"
 _PART: Final = re.compile(r"(\d{1,6})x(\d{1,4})")
 _MOST_PODS: Final = "1000"
-_LOAD: Final = 0.8
 _NODE: Final = 8
 
 
@@ -35,13 +34,13 @@ class Machines:
         return Machines(kinds)
 
     @staticmethod
-    def sized_for(trace: Trace) -> "Machines":
-        """Nodes with 8 GPUs, so many that the trace would keep 80 % of them busy if its jobs came evenly, and enough
-        for its largest. Real jobs come in waves: there are days on which many wait, and others on which nobody does."""
+    def sized_for(trace: Trace, load: float = 0.8) -> "Machines":
+        """Nodes with 8 GPUs, so many that the trace would keep such a part of them busy if its jobs came evenly, and
+        enough for its largest. Real jobs come in waves: on some days many wait, on others nobody does."""
         seconds = trace.last_arrival - trace.starts
         busy = sum(trace.work_by_queue.values()) / seconds if seconds else 0.0
         largest = max(job.gpus for job in trace.jobs)
-        return Machines(((max(ceil(busy / _LOAD / _NODE), ceil(largest / _NODE)), _NODE),))
+        return Machines(((max(ceil(busy / load / _NODE), ceil(largest / _NODE)), _NODE),))
 
     @cached_property
     def gpus(self) -> int:
