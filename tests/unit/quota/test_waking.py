@@ -8,16 +8,18 @@ from muster.api import core, kueue, timestamps
 from muster.api.meta import Condition, Instant, LabelSelector, ObjectMeta
 from muster.quota.amounts import FlavorResource
 from muster.quota.engine import Engine
-from muster.quota.settings import Settings
+from muster.quota.settings import FairSharing, Settings
 from muster.quota.topology.assignments import HOSTNAME
 
 NOW = Instant(1_800_000_000.0)
 CPU = FlavorResource("default", "cpu")
 
 
-def an_engine(strategy: str = "BestEffortFIFO", **nominal: int) -> Engine:
-    """Queues of one cohort, none of which preempts."""
-    engine = Engine(Settings())
+def an_engine(
+    strategy: str = "BestEffortFIFO", sharing: FairSharing | None = None, reclaim: str = "Never", **nominal: int
+) -> Engine:
+    """Queues of one cohort, none of which preempts unless it may `reclaim`."""
+    engine = Engine(Settings(fair_sharing=sharing))
     engine.namespace_changed(core.Namespace(metadata=ObjectMeta(name="ns")))
     engine.flavor_changed(kueue.ResourceFlavor(metadata=ObjectMeta(name="default")))
     for name, cpus in nominal.items():
@@ -29,7 +31,7 @@ def an_engine(strategy: str = "BestEffortFIFO", **nominal: int) -> Engine:
             cohort_name="all",
             queueing_strategy=strategy,
             namespace_selector=LabelSelector(),
-            preemption=kueue.ClusterQueuePreemption(reclaim_within_cohort="Never", within_cluster_queue="Never"),
+            preemption=kueue.ClusterQueuePreemption(reclaim_within_cohort=reclaim, within_cluster_queue="Never"),
         )
         engine.queue_changed(kueue.ClusterQueue(metadata=ObjectMeta(name=name), spec=spec), NOW)
         door = kueue.LocalQueueSpec(cluster_queue=name)
@@ -92,6 +94,22 @@ def test_one_that_was_overtaken_and_cannot_fit_does_not_stand_in_the_way_of_othe
     submit(engine, "small", "c", 1)
     settle(engine)
     assert running(engine) == ["ns/other", "ns/small"]
+
+
+def test_room_that_somebody_else_was_faster_to_take_costs_others_no_look():
+    engine = an_engine(a=2, b=2, c=2)
+    for name in "abc":
+        submit(engine, f"{name}-0", name, 2)
+        submit(engine, f"{name}-1", name, 1)
+        submit(engine, f"{name}-2", name, 1)
+    settle(engine)
+    engine.workload_removed("ns/a-0")
+    looks = settle(engine)
+    assert running(engine) == ["ns/a-1", "ns/b-0", "ns/b-1", "ns/c-0"], "one of each queue, until there is no more"
+    assert looks <= 2
+    engine.workload_removed("ns/a-1")
+    settle(engine)
+    assert running(engine) == ["ns/a-2", "ns/b-0", "ns/b-1", "ns/c-0"], "the others wait on, and are woken again"
 
 
 def test_who_comes_later_waits_with_its_like_and_is_woken_with_them():
@@ -169,6 +187,56 @@ def test_the_head_of_a_strict_queue_does_not_wait_where_there_is_room(moves):
         free = engine.state.queues["a"].node.available(CPU)
         assert head is None or free < 1000 * waiting[head]
         assert head is None or all(key < head for key in held), "nobody has passed it by"
+
+
+def test_who_comes_behind_a_strict_head_that_waits_is_not_looked_at():
+    engine = an_engine("StrictFIFO", a=4, b=4)
+    submit(engine, "all", "b", 8)
+    settle(engine)
+    submit(engine, "head", "a", 2)
+    settle(engine)
+    submit(engine, "next", "a", 1)
+    assert settle(engine) == 0
+    engine.workload_removed("ns/head")
+    submit(engine, "last", "a", 1)
+    settle(engine)
+    engine.workload_removed("ns/all")
+    settle(engine)
+    assert running(engine) == ["ns/last", "ns/next"]
+
+
+class TestFairSharing:
+    """Queues that take back what is theirs."""
+
+    def engine(self) -> Engine:
+        return an_engine(a=4, b=4, sharing=FairSharing(), reclaim="Any")
+
+    def test_nobody_is_looked_at_who_could_only_take_from_those_who_borrow_less(self):
+        engine = self.engine()
+        for number in range(4):
+            submit(engine, f"a-{number}", "a", 1)
+            submit(engine, f"b-{number}", "b", 1)
+        submit(engine, "a-more", "a", 2)
+        settle(engine)
+        engine.workload_removed("ns/b-0")
+        assert settle(engine) == 0, "one is free, and b borrows nothing"
+        engine.workload_removed("ns/b-1")
+        settle(engine)
+        assert "ns/a-more" in running(engine)
+
+    def test_who_can_take_back_what_is_lent_is_woken_though_there_is_no_room(self):
+        engine = self.engine()
+        submit(engine, "b-0", "b", 3)
+        submit(engine, "a-0", "a", 4)
+        settle(engine)
+        submit(engine, "b-1", "b", 1)
+        settle(engine)
+        engine.workload_removed("ns/a-0")
+        submit(engine, "b-2", "b", 4)
+        settle(engine)
+        submit(engine, "a-1", "a", 4)
+        assert settle(engine) > 0
+        assert any(info.is_evicted for info in engine.state.queues["b"].workloads.values())
 
 
 def a_node(name: str, cpus: int) -> core.Node:
