@@ -55,14 +55,14 @@ def _is_any_true(listed: Sequence[Condition], *types: str) -> bool:
     return any(conditions.is_true(listed, type) for type in types)
 
 
-def has_run(found: Object, since: Instant) -> bool:
-    """A cron job is never over: it has done its work when a run was started after `since`, and once it is suspended,
-    when none runs any more."""
+def has_run(found: Object, since: Instant, *, is_new: bool) -> bool:
+    """A cron job is never over: it has done its work when a run was started after `since`, unless it is so new that
+    none was due, and once it is suspended, when none runs any more."""
     cron_job = found.read(volcano.CronJob)
     if cron_job.spec.suspend:
         return not cron_job.status.active
     last = cron_job.status.last_schedule_time
-    return last is not None and timestamps.parse(last) >= since
+    return is_new if last is None else timestamps.parse(last) >= since
 
 
 def leftovers(ledger: Ledger, processes: int) -> Violation | None:

@@ -36,7 +36,8 @@ USUAL: Final = Size((2, 5), jobs=12, faults=10, seconds=300.0, longest=300.0)
 LARGE: Final = Size((5, 10), jobs=40, faults=20, seconds=900.0, longest=300.0)
 CROWDED: Final = Size((1, 2), jobs=24, faults=0, seconds=240.0, longest=120.0)
 A_DAY: Final = Size((2, 5), jobs=12, faults=8, seconds=DAY, longest=1800.0)
-_SCHEDULES: Final = ("7 * * * *", "30 3 * * *", "0 0 * * *", "0 12 * * 1-5", "59 23 28-31 * *")
+_SCHEDULES: Final = ("7 * * * *", "30 3 * * *", "0 0 * * *", "59 23 * * *")
+"""At least once a day."""
 _KEPT_SECONDS: Final = 7200
 
 
@@ -54,7 +55,9 @@ def size_of(seed: int) -> Size:
 def days(seed: int, count: int) -> Plan:
     """Some jobs and some faults a day, for so many days: what timers, schedules, leases and retention make of it."""
     size = A_DAY._replace(jobs=A_DAY.jobs * count, faults=A_DAY.faults * count, seconds=DAY * count)
-    return replace(_made(seed, size, Offer((), 0, schedules=_SCHEDULES, keeps=_KEPT_SECONDS)), renews=30.0)
+    return replace(
+        _made(seed, size, Offer((), 0, schedules=_SCHEDULES, keeps=_KEPT_SECONDS)), renews=30.0, cron_gap=DAY
+    )
 
 
 def _made(seed: int, size: Size, offer: Offer) -> Plan:

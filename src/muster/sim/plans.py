@@ -277,6 +277,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Virtual seconds, once the last event is over, within which every job must have ended."""
     volcano_queues: tuple[VolcanoQueueShape, ...] = ()
     extender: ExtenderShape | None = None
+    cron_gap: float = 0.0
+    """Virtual seconds that may lie between two runs of a cron job, beyond the patience."""
     renews: float = 10.0
     """Virtual seconds between two signs of life of a node."""
 

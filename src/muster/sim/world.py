@@ -393,8 +393,9 @@ class World:
         def has_ended(one: Wanted) -> bool:
             if one.kind is not volcano.CRON_JOB:
                 return self._endings.has_ended(one.kind, one.key)
-            found = self.ledger.find(one.kind, one.key)
-            return found is not None and has_run(found, since)
+            found, gap = self.ledger.find(one.kind, one.key), self._plan.cron_gap
+            is_new = self._clock.monotonic() < one.at + gap
+            return found is not None and has_run(found, Instant(since - gap), is_new=is_new)
 
         return self._users.unserved(has_ended)
 
