@@ -5,12 +5,14 @@ A request that is refused fails the test, and so does a right that nobody used a
 
 import asyncio
 import json
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.cli_platform import MUSTER, end
 from tests.kubernetes.machines import Machines
 from tests.kubernetes.own_planes import Plane, own_plane
 
@@ -20,6 +22,7 @@ from muster.store import kubeconfig
 from muster.store.kubernetes import KubernetesStore
 
 ACCOUNT = f"system:serviceaccount:{names.NAMESPACE}:{names.CONTROLLER}"
+SERVER_ACCOUNT = f"system:serviceaccount:{names.NAMESPACE}:{names.SERVER}"
 VOLCANO = "batch.volcano.sh/v1alpha1"
 SCHEDULING = "scheduling.volcano.sh/v1beta1"
 FLOW = "flow.volcano.sh/v1alpha1"
@@ -63,7 +66,7 @@ def queues() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     with own_plane(tmp_path_factory.mktemp("plane")) as started:
-        done = started.muster("install")
+        done = started.muster("install", "--set", "server.enabled=true")
         assert done.code == 0, done.err
         # No image is pulled here: the same account works for a controller of this machine.
         started.kubectl("scale", "-n", names.NAMESPACE, "deployment", names.CONTROLLER, "--replicas=0")
@@ -82,9 +85,9 @@ async def until(holds: Callable[[], Any], seconds: float = 60.0) -> None:
             await asyncio.sleep(0.3)
 
 
-def used(plane: Plane) -> set[Right]:
+def used(plane: Plane, account: str = ACCOUNT) -> set[Right]:
     found = set()
-    for request in plane.requests_of(ACCOUNT):
+    for request in plane.requests_of(account):
         about = request["objectRef"]
         part = f"/{about['subresource']}" if "subresource" in about else ""
         found.add((about.get("apiGroup", ""), f"{about['resource']}{part}", request["verb"]))
@@ -101,12 +104,27 @@ def granted(grants: list[Grant]) -> set[Right]:
     }
 
 
-def refused(plane: Plane) -> list[str]:
+def refused(plane: Plane, account: str = ACCOUNT) -> list[str]:
     return [
         f"{each['verb']} {each['requestURI']}: {each['responseStatus'].get('message')}"
-        for each in plane.requests_of(ACCOUNT)
+        for each in plane.requests_of(account)
         if each.get("responseStatus", {}).get("code") == 403
     ]
+
+
+async def test_a_server_reads_all_that_it_needs(plane: Plane, tmp_path: Path) -> None:
+    account = plane.as_account(names.NAMESPACE, names.SERVER, tmp_path / "kubeconfig")
+    line = ["serve", "--kubeconfig", str(account), "--port", "0", "--data", str(tmp_path / "data"), "--verbose"]
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen([*MUSTER, *line], stdout=log, stderr=log)
+    try:
+        # Last of all it looks for what an earlier life has left.
+        await until(lambda: ("", "services", "list") in used(plane, SERVER_ACCOUNT))
+        await asyncio.sleep(1)
+    finally:
+        end(server)
+    assert refused(plane, SERVER_ACCOUNT) == [], (tmp_path / "log").read_text()
+    assert used(plane, SERVER_ACCOUNT) <= granted([*permissions.SERVER])
 
 
 @pytest.mark.timeout(300)  # it waits for a minute to be full

@@ -152,7 +152,8 @@ SERVER: Sequence[Grant] = (
         "what runs, what waits, and where there is room",
     ),
     Grant((muster.ALLOCATION,), ("get", *_SEEN, "create", "patch", "delete"), "each run of a task"),
-    Grant((core.SECRET,), ("list", "create", "patch", "delete"), "what only that run may know"),
+    Grant((core.SECRET, core.SERVICE), ("list", "create", "patch", "delete"), "what it alone may know, and its ports"),
+    Grant((core.SERVICE,), ("list", "create", "patch", "delete"), "by which a run that serves something is reached"),
     Grant((core.CONFIG_MAP,), ("get", "create"), "what tasks start with"),
     Grant((core.NAMESPACE,), ("get", "create"), "of workspaces that have their own"),
     Grant((kueue.LOCAL_QUEUE, kueue.WORKLOAD_PRIORITY_CLASS), ("create",), "by which tasks queue"),
@@ -160,6 +161,7 @@ SERVER: Sequence[Grant] = (
     Grant((core.POD,), ("delete",), "tasks are killed"),
     Grant((core.POD,), ("get",), "what they print", "log"),
     Grant((core.NODE,), ("get", "patch"), "administrators close and open nodes"),
+    Grant((muster.ALLOCATION,), ("update",), "runs own these: see CLUSTER", "finalizers", is_rare=True),
 )
 """Of `muster serve`, in all namespaces."""
 
