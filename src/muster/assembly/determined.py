@@ -33,6 +33,7 @@ from muster.assembly.platform import ForeignCluster
 from muster.assembly.private_files import token
 from muster.assembly.tasking import TaskServices, task_services
 from muster.engines import sizing
+from muster.engines.pod_documents import USUAL, Customs
 from muster.engines.sizing import Auxiliary
 from muster.experiments.metric_intake import MetricIntake
 from muster.records import Database
@@ -181,9 +182,11 @@ async def _areas(
     facts, tokens = ClusterFacts(base.database, around.clock), await ProxyTokens.load(base.database)
     auxiliary = Auxiliary(platform.tasks.cpu, platform.tasks.memory)
     days = platform.retention_policy.log_retention_days
-    scheduler = around.cluster.scheduler if around.cluster is not None else ""
+    customs = USUAL
+    if around.cluster is not None:
+        customs = Customs(around.cluster.scheduler, True, platform.proxy.by_service)
     tasks = await stack.enter_async_context(
-        task_services(around.store, around.clock, base.database, accounts.accounts, auxiliary, days, scheduler)
+        task_services(around.store, around.clock, base.database, accounts.accounts, auxiliary, days, customs)
     )
     setting = Setting(
         around.store,

@@ -174,5 +174,8 @@ def pages(found: Experimenting, authenticate: Authenticate, accounts: AccountSer
 
 
 def _storage(settings: PlatformSettings, around: Setting) -> Mapping[str, JSON]:
-    """Of checkpoints, where nobody says otherwise: the data directory, which all nodes of a laptop share."""
+    """Of checkpoints, where nobody says otherwise: the data directory, which all nodes of a laptop share. Nodes of a
+    foreign cluster do not: there somebody must say."""
+    if around.is_foreign:
+        return settings.checkpoint_storage
     return settings.checkpoint_storage or {"type": "shared_fs", "host_path": str(around.data / "checkpoints")}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from muster.accounts.authorizing import Authorizer
 from muster.accounts.service import Accounts
 from muster.assembly.controlling import Component
+from muster.engines.pod_documents import USUAL, Customs, service_host
 from muster.engines.pods import PodsEngine
 from muster.engines.protocol import ResourceManager
 from muster.engines.sizing import Auxiliary
@@ -17,6 +18,7 @@ from muster.server.determined import logs as log_routes
 from muster.server.determined.routing import Route, large
 from muster.store.protocol import Store
 from muster.tasks.allocating import AllocationService
+from muster.tasks.allocation_effects import at_first_part
 from muster.tasks.harness import Harness
 from muster.tasks.log_retention import FOREVER, Retention
 from muster.tasks.logs import TaskLogs
@@ -57,12 +59,13 @@ async def task_services(
     accounts: Accounts,
     auxiliary: Auxiliary,
     retention_days: int = FOREVER,
-    scheduler: str = "",
+    customs: Customs = USUAL,
 ) -> AsyncIterator[TaskServices]:
     """Open while the context lasts. `auxiliary`: what a task without slots asks for. `retention_days`: of logs.
-    `scheduler`: who places their pods; empty for the usual one."""
-    engine = PodsEngine(store, clock, auxiliary, scheduler=scheduler)
+    `customs`: of the cluster that they run on."""
+    engine = PodsEngine(store, clock, auxiliary, customs=customs)
     async with TaskLogs(database, clock) as logs:
-        service = AllocationService(database, clock, engine, accounts, logs)
+        host = service_host if customs.is_proxied_by_service else at_first_part
+        service = AllocationService(database, clock, engine, accounts, logs, host=host)
         harness, retention = Harness(service, database, clock), Retention(database, clock, retention_days, logs.forget)
         yield TaskServices(engine, logs, service, harness, retention, database, clock)

@@ -2,12 +2,13 @@
 
 import base64
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from muster.api import kueue, muster, raw
 from muster.api.documents import made_child, objects
 from muster.api.kueue.names import PRIORITY_CLASS_LABEL
-from muster.api.muster.names import ALLOCATION_LABEL, TASK_LABEL, TASK_TYPE_LABEL
+from muster.api.muster.names import ALLOCATION_LABEL, RANK_LABEL, TASK_LABEL, TASK_TYPE_LABEL
 from muster.api.raw import Document
 from muster.api.volcano.preemptable import PREEMPTABLE
 from muster.engines.protocol import DEFAULT_PRIORITY, Request
@@ -21,7 +22,20 @@ GRACE_SECONDS: Final = 3
 before that, by a preemption; the others are waited for by whoever killed them."""
 
 
-def allocation(request: Request, shape: Shape, secrets: Mapping[str, str], scheduler: str = "") -> Document:
+@dataclass(frozen=True, slots=True)
+class Customs:
+    """How things are done in a cluster. `scheduler`: by name, the one that places our pods; empty for the usual one.
+    `has_services`: whether Services lead to pods there; `is_proxied_by_service`: whether we reach pods by them."""
+
+    scheduler: str = ""
+    has_services: bool = False
+    is_proxied_by_service: bool = False
+
+
+USUAL: Final = Customs()
+
+
+def allocation(request: Request, shape: Shape, secrets: Mapping[str, str], customs: Customs = USUAL) -> Document:
     pool = request.pool or DEFAULT_POOL
     metadata: Document = {
         "name": request.allocation,
@@ -34,8 +48,8 @@ def allocation(request: Request, shape: Shape, secrets: Mapping[str, str], sched
         },
     }
     template = _template(request, shape, secrets)
-    if scheduler:
-        template["spec"].setdefault("schedulerName", scheduler)
+    if customs.scheduler:
+        template["spec"].setdefault("schedulerName", customs.scheduler)
     if not request.is_preemptible:
         metadata["annotations"] = {PREEMPTABLE: "false"}
         made_child(made_child(template, "metadata"), "annotations").setdefault(PREEMPTABLE, "false")
@@ -93,6 +107,31 @@ def secret(request: Request, secrets: Mapping[str, str]) -> Document:
         },
         "data": data,
     }
+
+
+def service(request: Request) -> Document:
+    """Leads to the first of its pods."""
+    return {
+        "metadata": {
+            "name": service_name(request),
+            "namespace": request.namespace,
+            "labels": {ENGINE_LABEL: ENGINE, ALLOCATION_LABEL: request.allocation, TASK_LABEL: request.task},
+        },
+        "spec": {
+            "selector": {ALLOCATION_LABEL: request.allocation, RANK_LABEL: "0"},
+            "ports": [{"name": f"port-{port}", "port": port, "protocol": "TCP"} for port in request.services],
+        },
+    }
+
+
+def service_name(request: Request) -> str:
+    """Those of Services have no dots, and begin with a letter."""
+    return f"task-{request.allocation.replace('.', '-')}"
+
+
+def service_host(request: Request, address: str) -> str:
+    """Where its Service is; where it has none, `address`."""
+    return f"{service_name(request)}.{request.namespace}.svc" if request.services else address
 
 
 def owned_by(owner_uid: str, name: str) -> Document:

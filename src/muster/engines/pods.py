@@ -6,14 +6,16 @@ controller makes the pods. All that this engine knows is in those objects: after
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 
 from muster.api import core, errors, kueue, muster, timestamps
+from muster.api.kinds import Kind
 from muster.api.meta import Instant
 from muster.api.muster.names import ALLOCATION_LABEL
 from muster.api.objects import Key, Object
 from muster.api.selectors import LabelSelector, Operator, Requirement
 from muster.engines import pod_documents, pod_events, pod_reasons, sizing
+from muster.engines.pod_documents import USUAL, Customs
 from muster.engines.pod_events import Told
 from muster.engines.protocol import (
     AllocationId,
@@ -48,6 +50,7 @@ from muster.store.protocol import Event as StoreEvent
 
 _YOUNG_SECONDS = 60.0
 """What is younger may belong to a request that is just being made."""
+_PAGE = 500
 _OPTIONS = Options(manager="muster-engine")
 _OF_ALLOCATIONS = LabelSelector((Requirement(ALLOCATION_LABEL, Operator.EXISTS, frozenset()),))
 _OURS = LabelSelector(
@@ -68,13 +71,15 @@ class _Followed:
 
 
 class PodsEngine:
-    """`run` must run for requests to be taken: they wait until all that is there has been seen. `scheduler`: by name,
-    the one that places the pods; empty for the cluster's usual one."""
+    """`run` must run for requests to be taken: they wait until all that is there has been seen. `customs`: of the
+    cluster that the store is of."""
 
-    def __init__(self, store: Store, clock: Clock, auxiliary: Auxiliary | None = None, *, scheduler: str = "") -> None:
+    def __init__(
+        self, store: Store, clock: Clock, auxiliary: Auxiliary | None = None, *, customs: Customs = USUAL
+    ) -> None:
         self._store = store
         self._clock = clock
-        self._scheduler = scheduler
+        self._customs = customs
         self._auxiliary = auxiliary or Auxiliary()
         self._allocations = Informer(store, Selection(muster.ALLOCATION, labels=_OURS), clock=clock)
         self._queues = Informer(store, Selection(kueue.CLUSTER_QUEUE), clock=clock)
@@ -183,12 +188,12 @@ class PodsEngine:
         """None where it is new; else what was there already."""
         pool = request.pool or sizing.DEFAULT_POOL
         # In one batch, and so embedded in one commit: there is never one without the other.
-        queue, priority, secret, made = await self._store.write(
+        queue, priority, made, *beside = await self._store.write(
             [
                 Create(kueue.LOCAL_QUEUE, pod_documents.local_queue(request.namespace, pool), _OPTIONS),
                 Create(kueue.WORKLOAD_PRIORITY_CLASS, pod_documents.priority_class(request.priority), _OPTIONS),
-                Create(core.SECRET, pod_documents.secret(request, secrets), _OPTIONS),
-                Create(muster.ALLOCATION, pod_documents.allocation(request, shape, secrets, self._scheduler), _OPTIONS),
+                Create(muster.ALLOCATION, pod_documents.allocation(request, shape, secrets, self._customs), _OPTIONS),
+                *self._beside(request, secrets),
             ]
         )
         refused = [result.error for result in (queue, priority) if isinstance(result, Refused)]
@@ -197,16 +202,22 @@ class PodsEngine:
             if isinstance(made.error, errors.AlreadyExists):
                 return await self._store.get(muster.ALLOCATION, Key(request.namespace, request.allocation))
             trouble.append(made.error)
-        elif isinstance(secret, Refused):
-            trouble.append(secret.error)
+        else:
+            trouble += [result.error for result in beside if isinstance(result, Refused)]
         if trouble:
-            await self._undo([secret, made])
+            await self._undo([made, *beside])
             raise trouble[0]
-        assert not isinstance(secret, Refused)
         assert not isinstance(made, Refused)
         owned = pod_documents.owned_by(made.object.uid, request.allocation)
-        _check(await self._store.write([Patch(core.SECRET, secret.object.key, owned, options=_OPTIONS)]))
+        found = [result.object for result in beside if not isinstance(result, Refused)]
+        _check(await self._store.write([Patch(each.kind, each.key, owned, options=_OPTIONS) for each in found]))
         return None
+
+    def _beside(self, request: Request, secrets: Mapping[str, str]) -> Iterator[Write]:
+        """What belongs to an allocation, and goes with it."""
+        yield Create(core.SECRET, pod_documents.secret(request, secrets), _OPTIONS)
+        if self._customs.has_services and request.services:
+            yield Create(core.SERVICE, pod_documents.service(request), _OPTIONS)
 
     async def _undo(self, results: Sequence[Result]) -> None:
         written = [result.object for result in results if not isinstance(result, Refused)]
@@ -214,15 +225,26 @@ class PodsEngine:
 
     async def _reap(self) -> None:
         """What a crash has left of requests that came to nothing."""
-        secrets = (await self._store.list(Selection(core.SECRET, labels=_OURS))).items
-        known = {found.key for found in self._allocations.items()}
+        kinds = (core.SECRET, core.SERVICE) if self._customs.has_services else (core.SECRET,)
         before = timestamps.to_text(Instant(self._clock.now() - _YOUNG_SECONDS))
-        left = [
-            Delete(core.SECRET, found.key, uid=found.uid, options=_OPTIONS)
-            for found in secrets
-            if found.key not in known and (found.meta.creation_timestamp or "") < before
-        ]
-        _check(await self._store.write(left))
+        for kind in kinds:
+            left = [
+                Delete(kind, found.key, uid=found.uid, options=_OPTIONS)
+                async for found in self._made(kind)
+                if not self._find(AllocationId((found.meta.labels or {}).get(ALLOCATION_LABEL, "")))
+                and (found.meta.creation_timestamp or "") < before
+            ]
+            _check(await self._store.write(left))
+
+    async def _made(self, kind: Kind) -> AsyncIterator[Object]:
+        """By this engine. In pages: asked for once, and without a copy of all Secrets of a cluster."""
+        page = await self._store.list(Selection(kind, labels=_OURS), limit=_PAGE)
+        while True:
+            for found in page.items:
+                yield found
+            if not page.token:
+                return
+            page = await self._store.list(Selection(kind, labels=_OURS), limit=_PAGE, token=page.token)
 
     async def _shape(self, request: Request) -> Shape:
         await all_synced(self._informers)

@@ -44,6 +44,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """At most; None: as many as a node of the pool has."""
     is_preemptible: bool = False
     preemption_timeout_seconds: int = 3600
+    services: tuple[int, ...] = ()
+    """Ports on which its first part answers others."""
 
 
 class ResourceState(StrEnum):

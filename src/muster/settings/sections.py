@@ -122,10 +122,12 @@ class Tasks(Section, frozen=True):
 
 class Proxy(Section, frozen=True):
     """Services of tasks. `port`: where browsers are shown their pages, apart from the API; none where that is at the
-    server's own address. `url`: how browsers reach that port, where it is not at the host by which they reach us."""
+    server's own address. `url`: how browsers reach that port, where it is not at the host by which they reach us.
+    `by_service`: on a Kubernetes cluster we reach tasks by their Services, instead of the addresses of their pods."""
 
     port: Port | None = None
     url: str = ""
+    by_service: bool = False
 
 
 class RetentionPolicy(Section, frozen=True):

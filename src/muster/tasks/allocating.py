@@ -25,7 +25,7 @@ from muster.runtime.clock import Clock
 from muster.runtime.reconciling import Reconciler
 from muster.tasks import allocation_records as records
 from muster.tasks.allocation import due, resume, step
-from muster.tasks.allocation_effects import Effects
+from muster.tasks.allocation_effects import Effects, Host, at_first_part
 from muster.tasks.allocation_records import Kept, Opened
 from muster.tasks.allocation_states import (
     Changed,
@@ -74,12 +74,13 @@ class AllocationService:
         log: TaskLog,
         *,
         ports: PortRegistry | None = None,
+        host: Host = at_first_part,
     ) -> None:
         self._database = database
         self._clock = clock
         self._engine = engine
         self._sessions = sessions
-        self.effects = Effects(engine, sessions, log, clock, ports or PortRegistry())
+        self.effects = Effects(engine, sessions, log, clock, ports or PortRegistry(), host)
         self.ports, self.proxies, self.requests = self.effects.ports, self.effects.proxies, self.effects.requests
         self._exits: dict[str, OnExit] = {}
         self._changes: list[OnChange] = []
@@ -218,7 +219,7 @@ class AllocationService:
         caveats = await self._engine.check(request)
         ports = self.ports.reserve(id, launch.ports)
         try:
-            asked = prepared(request, ports)
+            asked = prepared(request, ports, launch.proxies)
             live = await self._add(launch, asked, ports)
         except BaseException:
             self.ports.release(id)

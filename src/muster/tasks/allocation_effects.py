@@ -4,11 +4,13 @@ What takes time, or may fail, is asked of the engine through a queue: whoever de
 """
 
 import logging
+from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 from muster.api import errors
 from muster.api.errors import ApiError
-from muster.engines.protocol import AllocationId, ResourceManager
+from muster.engines.protocol import AllocationId, Request, ResourceManager
 from muster.runtime.clock import Clock
 from muster.tasks.allocation_states import AskToStop, Close, Effect, KillParts, OpenProxies, Release, Tell
 from muster.tasks.live import Live, Sessions, TaskLog
@@ -19,16 +21,30 @@ from muster.tasks.request_queue import RequestQueue
 
 _log = logging.getLogger(__name__)
 
+Host: TypeAlias = Callable[[Request, str], str]
+"""Where the services of a request are, whose first part has this address."""
+
+
+def at_first_part(_request: Request, address: str) -> str:
+    return address
+
 
 class Effects:
     """`requests.run` must be kept running. Reports are their owner's to make."""
 
     def __init__(
-        self, engine: ResourceManager, sessions: Sessions, log: TaskLog, clock: Clock, ports: PortRegistry
+        self,
+        engine: ResourceManager,
+        sessions: Sessions,
+        log: TaskLog,
+        clock: Clock,
+        ports: PortRegistry,
+        host: Host = at_first_part,
     ) -> None:
         self._engine = engine
         self._sessions = sessions
         self._task_log = log
+        self._host = host
         self.ports = ports
         self.proxies = ProxyTable(clock)
         self.requests: RequestQueue[AllocationId] = RequestQueue(clock)
@@ -40,7 +56,8 @@ class Effects:
             case AskToStop():
                 live.asked.set()
             case OpenProxies():
-                self.proxies.open(live.task, live.id, effect.address, live.kept.proxies)
+                host = self._host(live.kept.request, effect.address)
+                self.proxies.open(live.task, live.id, host, live.kept.proxies)
             case Tell():
                 await self.tell(live, effect.text, Level[effect.level])
             case Close():

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, func, select
 from muster.accounts.bindings import Bindings
 from muster.accounts.callers import WorkspaceId
 from muster.api import core, errors
+from muster.api.muster.names import WORKSPACE_LABEL
 from muster.api.objects import Key
 from muster.api.raw import Document
 from muster.records.tables_accounts import WORKSPACE_QUOTAS
@@ -71,5 +72,6 @@ async def namespace(bindings: Bindings, store: Store, workspace: WorkspaceId) ->
             await store.get(core.NAMESPACE, Key("", name))
         except errors.NotFound:
             with contextlib.suppress(errors.AlreadyExists):
-                await write_one(store, Create(core.NAMESPACE, {"metadata": {"name": name}}, _OPTIONS))
+                metadata = {"name": name, "labels": {WORKSPACE_LABEL: str(workspace)}}
+                await write_one(store, Create(core.NAMESPACE, {"metadata": metadata}, _OPTIONS))
     return name

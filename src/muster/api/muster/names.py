@@ -8,6 +8,8 @@ ALLOCATION_LABEL: Final = "muster.dev/allocation"
 RANK_LABEL: Final = "muster.dev/rank"
 TASK_LABEL: Final = "muster.dev/task"
 TASK_TYPE_LABEL: Final = "muster.dev/task-type"
+WORKSPACE_LABEL: Final = "muster.dev/workspace"
+"""On a namespace that was made for one: the number of the workspace."""
 
 QUEUE_PRIORITY: Final = "muster.dev/queue-priority"
 """An annotation of pods: which of those that are as important goes first, from -99 to 99, the higher the sooner. Unlike
