@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from tests.e2e.kubectl_runner import Kubectl
@@ -62,6 +63,11 @@ def a_gang(name: str, size: int, script: str) -> Document:
         "metadata": {"name": name},
         "spec": {"minAvailable": size, "tasks": tasks},
     }
+
+
+def until_there(path: Path) -> str:
+    """A script that ends once the file is there: pods are processes of this machine."""
+    return f"until [ -e {path} ]; do sleep 0.1; done"
 
 
 def quota(name: str, gpus: int, node: str) -> list[Document]:
@@ -166,25 +172,29 @@ async def test_victims_leave_by_the_eviction_api_when_their_budget_lets_them(
 
 
 async def test_jobs_of_the_cluster_wait_for_quota_and_its_own_controller_runs_them(
-    desk: Desk, cluster: Cluster, machines: Machines
+    desk: Desk, cluster: Cluster, machines: Machines, tmp_path: Path
 ) -> None:
     node = await machines.node(gpus=2)
-    name = f"q-{desk.namespace}"
+    name, may_end = f"q-{desk.namespace}", tmp_path / "may-end"
     async with controlling(cluster, webhooks=True):
         await desk.apply(*quota(name, 1, node))
-        await desk.apply(a_job("first", name, "sleep 2", gpus=1), a_job("second", name, "true", gpus=1))
+        await desk.apply(a_job("first", name, until_there(may_end), gpus=1))
         await desk.wait("jsonpath={.status.active}=1", "job/first")
+        await desk.apply(a_job("second", name, "true", gpus=1))
         second = await desk.get("job", "second")
         assert second["spec"]["suspend"] is True
+        may_end.touch()
         await desk.wait("condition=Complete", "job/first", "job/second")
         pods = (await desk.get("pods"))["items"]
         assert {pod["spec"]["nodeSelector"]["kubernetes.io/hostname"] for pod in pods} == {node}
         await desk.wait("condition=Finished", "workloads", "--all")
 
 
-async def test_a_job_that_is_preempted_starts_again_elsewhere(desk: Desk, cluster: Cluster, machines: Machines) -> None:
+async def test_a_job_that_is_preempted_starts_again(
+    desk: Desk, cluster: Cluster, machines: Machines, tmp_path: Path
+) -> None:
     node = await machines.node(gpus=1)
-    name = f"q-{desk.namespace}"
+    name, may_end = f"q-{desk.namespace}", tmp_path / "may-end"
     urgent: Document = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "WorkloadPriorityClass",
@@ -192,13 +202,14 @@ async def test_a_job_that_is_preempted_starts_again_elsewhere(desk: Desk, cluste
         "value": 1000,
     }
     async with controlling(cluster, webhooks=True):
-        await desk.apply(urgent, *quota(name, 1, node), a_job("patient", name, "sleep 4", gpus=1))
+        await desk.apply(urgent, *quota(name, 1, node), a_job("patient", name, until_there(may_end), gpus=1))
         await desk.wait("jsonpath={.status.ready}=1", "job/patient")
         hasty = a_job("hasty", name, "true", gpus=1)
         hasty["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = urgent["metadata"]["name"]
         await desk.apply(hasty)
         await desk.wait("condition=Suspended", "job/patient")
         await desk.wait("condition=Complete", "job/hasty")
+        may_end.touch()
         await desk.wait("condition=Complete", "job/patient")
 
 
