@@ -21,7 +21,7 @@ _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 _COLOURS: Final = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 """That people tell apart who see few colours."""
 _TIMES: Final = {
-    1.0: "1 s",
+    1.0: "≤ 1 s",
     10.0: "10 s",
     _MINUTE: "1 min",
     10 * _MINUTE: "10 min",
@@ -51,8 +51,7 @@ def draw(found: Sequence[Report], trace: Trace, path: Path) -> None:
     for axes in panels.flat:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(found), frameon=False)
+    panels[0, 0].legend(frameon=False)
     gpus, nodes = found[0].gpus, found[0].nodes
     figure.suptitle(f"{len(trace.jobs):,} jobs on {nodes:,} nodes with {gpus:,} GPUs", fontsize="x-large")
     plots.save(figure, path)

@@ -62,7 +62,7 @@ def test_a_picture_has_the_same_bytes_each_time(trace, tmp_path, kind):
 
 def test_without_nodes_the_cluster_is_one_that_the_trace_keeps_busy(trace, capsys):
     assert invoke(["sim", "replay", str(trace)]) == 0
-    assert "2 nodes with 16 GPUs" in capsys.readouterr().out, "enough for a job with 12"
+    assert "8 nodes with 64 GPUs" in capsys.readouterr().out, "50 would be busy on average"
 
 
 @pytest.mark.parametrize(
