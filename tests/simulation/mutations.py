@@ -15,16 +15,13 @@ from muster.cluster.devices import DeviceLedger
 from muster.cluster.groups import Members
 from muster.cluster.state import ClusterState
 from muster.controllers.jobs.currency import Currency
-from muster.controllers.quota import writer
 from muster.controllers.quota.writer import Writer
 from muster.controllers.scheduling import evicting
-from muster.controllers.scheduling.binder import Binder
 from muster.placement.engine import Engine as PlacementEngine
 from muster.placement.queueing import SchedulingQueue
 from muster.quota import queues, workloads
 from muster.quota.engine import Engine as QuotaEngine
 from muster.quota.state import QuotaState
-from muster.runtime import workqueue
 from muster.runtime.informers import Copy
 from muster.runtime.workqueue import WorkQueue
 from muster.sim import planning, world
@@ -63,11 +60,6 @@ def nothing(_: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *_, **__: None
 
 
-def _none(_: object) -> Any:
-    """Of a number of seconds."""
-    return 0.0
-
-
 def answers(value: object) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return lambda _: lambda *_, **__: value
 
@@ -100,7 +92,7 @@ MUTATIONS = (
         lambda self, page: take(self, type(page)([*page.items, *(
             found for key, found in self.objects.items() if key not in {item.key for item in page.items}
         )], page.revision))
-    ), 198),
+    ), 199),
     Mutation("a write is acknowledged though the disk has refused it", EmbeddedStore, "_make_durable", _swallowing, 8),
     Mutation("victims are evicted, and nobody is promised their place", evicting, "_nominate", lambda nominate: (
         lambda pod, node: nominate(pod, None)
@@ -110,7 +102,7 @@ MUTATIONS = (
     ), 2),
     Mutation("room is not given back: pods that have ended still count", ClusterState, "release", nothing, 0),
     Mutation("one GPU is given to two pods", DeviceLedger, "pod_assigned", nothing, 0),
-    Mutation("pods are made again before the first are seen", Currency, "wait_for", lambda _: _at_once, 27),
+    Mutation("pods are made again before the first are seen", Currency, "wait_for", lambda _: _at_once, 137),
     Mutation("a half gang after a crash: those that were bound before do not count", Members, "scheduled_count",
         lambda _: property(lambda self: 0), 0),
     Mutation("usage that is not given back: pods that are done still count", workloads, "_given", lambda given: (
@@ -126,9 +118,6 @@ MUTATIONS = (
     Mutation("starvation: who came last is served first", workloads.WorkloadInfo, "_queued_since", lambda since: (
         lambda self, settings: -since(self, settings)
     ), 59),
-    Mutation("a bind whose answer was lost gives its room to another", Binder, "_is_doubtful", answers(False), 0),
-    Mutation("what a store that is away refuses is decided again at once", writer, "_RETRY_SECONDS", _none, 249),
-    Mutation("a wish to wait for next to no time is granted at once", workqueue, "EARLY_SECONDS", _none, 0),
     Mutation("what an extender failed to answer for is never tried again", SchedulingQueue, "failed", nothing, 15),
 )  # fmt: skip
 
