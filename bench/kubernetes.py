@@ -107,21 +107,21 @@ async def _compare(
 async def _backlog(store: KubernetesStore, who: str, pods: int) -> float:
     async with _watching(store) as seen:
         await _write(store, [Create(core.POD, _pod(f"b-{i}", _SCHEDULERS[who])) for i in range(pods)])
-        with _scheduler(who):
-            await seen.until_bound(pods)
+        with _scheduler(who) as process:
+            await seen.until_bound(pods, process)
     await _remove_pods(store)
     times = seen.bound.values()
     return (pods - 1) / (max(times) - min(times))
 
 
 async def _stream(store: KubernetesStore, who: str, pods: int) -> Stream:
-    with _scheduler(who):
+    with _scheduler(who) as process:
         async with _watching(store) as warm:
             await _write(store, [Create(core.POD, _pod("warm", _SCHEDULERS[who]))])
-            await warm.until_bound(1)
+            await warm.until_bound(1, process)
         async with _watching(store) as seen:
             await _write(store, [Create(core.POD, _pod(f"s-{i}", _SCHEDULERS[who])) for i in range(pods)])
-            await seen.until_bound(pods)
+            await seen.until_bound(pods, process)
     await _remove_pods(store)
     waits = sorted(seen.bound[name] - seen.added[name] for name in seen.bound)
     hundredths = statistics.quantiles(waits, n=100)
@@ -135,7 +135,7 @@ async def _cold_start(store: KubernetesStore) -> tuple[float, int]:
         await _write(store, [Create(core.POD, _pod("first", _SCHEDULERS["ours"]))])
         started = time.monotonic()
         with _scheduler("ours") as process:
-            await seen.until_bound(1)
+            await seen.until_bound(1, process)
             await asyncio.sleep(5.0)
             peak = _peak_bytes(process.pid)
     return seen.bound["first"] - started, peak
@@ -166,11 +166,13 @@ class Seen:
                     self.bound.setdefault(found.key.name, now)
             self.changed.set()
 
-    async def until_bound(self, count: int) -> None:
+    async def until_bound(self, count: int, scheduler: "subprocess.Popen[bytes]") -> None:
         while len(self.bound) < count:
+            assert scheduler.poll() is None, "the scheduler has ended"
             self.changed.clear()
-            async with asyncio.timeout(300):
-                await self.changed.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self.changed.wait()
 
 
 @contextlib.asynccontextmanager
@@ -187,21 +189,13 @@ async def _watching(store: KubernetesStore) -> AsyncIterator[Seen]:
 def _scheduler(who: str) -> Iterator["subprocess.Popen[bytes]"]:
     path = os.environ["KUBECONFIG"]
     if who == "ours":
-        line = [
-            sys.executable,
-            "-m",
-            "muster.cli.main",
-            "controller",
-            "--kubeconfig",
-            path,
-            "--metrics-port",
-            "0",
-            "-q",
-        ]
+        line = [sys.executable, "-m", "muster.cli.main", "controller", "-q", "--kubeconfig", path]
+        line += ["--metrics-port", "0"]
     else:
         line = [f"{os.environ['MUSTER_KUBERNETES_BIN']}/kube-scheduler", f"--kubeconfig={path}", "--leader-elect=false"]
         line += ["--secure-port=0", "--kube-api-qps=5000", "--kube-api-burst=5000"]  # as scheduler_perf sets it
-    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    told = None if who == "ours" else subprocess.DEVNULL  # theirs tells of every step
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=told)
     try:
         yield process
     finally:
