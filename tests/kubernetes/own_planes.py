@@ -44,17 +44,22 @@ class Plane:
     def as_account(self, namespace: str, name: str, path: Path) -> Path:
         """A configuration for a service account, written to `path`."""
         token = self.kubectl("create", "token", "-n", namespace, name).strip()
-        document = yaml.safe_load(self.configuration.read_text())
-        document["users"] = [{"name": "account", "user": {"token": token}}]
-        cluster = document["clusters"][0]["name"]
-        document["contexts"] = [{"name": "account", "context": {"cluster": cluster, "user": "account"}}]
-        document["current-context"] = "account"
-        path.write_text(yaml.safe_dump(document))
-        return path
+        return write_account(self.configuration, token, path)
 
     def requests_of(self, user: str) -> list[dict[str, Any]]:
         lines = map(json.loads, self.audit.read_text().splitlines())
         return [line for line in lines if line["user"]["username"] == user and "objectRef" in line]
+
+
+def write_account(configuration: Path, token: str, path: Path) -> Path:
+    """The same cluster, for whoever has the token."""
+    document = yaml.safe_load(configuration.read_text())
+    document["users"] = [{"name": "account", "user": {"token": token}}]
+    cluster = document["clusters"][0]["name"]
+    document["contexts"] = [{"name": "account", "context": {"cluster": cluster, "user": "account"}}]
+    document["current-context"] = "account"
+    path.write_text(yaml.safe_dump(document))
+    return path
 
 
 @dataclass(frozen=True)

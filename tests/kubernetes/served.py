@@ -13,6 +13,14 @@ import urllib3
 from tests.det.det_client import DET, Forks
 from tests.det.det_platform import PASSWORD, DetPlatform, eventually, free_port
 from tests.e2e.cli_platform import MUSTER, end
+from tests.e2e.kubectl_runner import Kubectl
+from tests.kubernetes.own_planes import write_account
+
+from muster.api import raw
+from muster.deploying import names, permissions
+from muster.deploying.server_manifests import SERVER
+from muster.deploying.slots import Chosen
+from muster.deploying.values import Values
 
 _READY_SECONDS = 60.0
 
@@ -24,6 +32,15 @@ def require_client() -> None:
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(message)
         pytest.skip(message)
+
+
+async def as_server(kubectl: Kubectl, configuration: Path, path: Path) -> Path:
+    """A configuration, written to `path`, with the rights that an installation gives a server, and no others."""
+    slots = Chosen(Values(), names.NAMESPACE)
+    documents = [SERVER.service_account(slots), *SERVER.rights(slots, permissions.SERVER)]
+    await kubectl("apply", "--server-side", "-f", "-", stdin="---\n".join(map(raw.to_yaml, documents)))
+    token = (await kubectl("create", "token", "-n", names.NAMESPACE, names.SERVER)).strip()
+    return write_account(configuration, token, path)
 
 
 @dataclass
@@ -45,9 +62,11 @@ class Served(DetPlatform):
 
 
 @contextlib.contextmanager
-def serving(configuration: Path, *options: str) -> Iterator[Served]:
+def serving(configuration: Path, *options: str, port: int = 0) -> Iterator[Served]:
+    """`port`: any that is free, where none is named."""
     with tempfile.TemporaryDirectory(prefix="muster-det-", ignore_cleanup_errors=True) as name:
-        directory, port, told = Path(name), free_port(), ("--kubeconfig", str(configuration), *options)
+        directory, told = Path(name), ("--kubeconfig", str(configuration), *options)
+        port = port or free_port()
         forks = Forks(directory)
         served = Served(directory, port, told, forks, _started(directory, port, told))
         try:

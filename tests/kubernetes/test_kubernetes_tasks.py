@@ -1,5 +1,6 @@
 """Tasks and experiments on a real cluster: the unmodified client of Determined, `muster serve --kubeconfig`, and the
-controllers, each a process of its own; nodes are agents of ours in the place of kubelets."""
+controllers, each a process of its own; nodes are agents of ours in the place of kubelets. The server has the rights
+that an installation gives it, and no others."""
 
 import asyncio
 import contextlib
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.det import test_det_asha
 from tests.det.det_client import ENVIRONMENT
 from tests.det.det_experiments import Lab
 from tests.det.det_platform import eventually
@@ -18,7 +20,7 @@ from tests.det.test_det_restart import identities, numbers
 from tests.e2e.kubectl_runner import Kubectl
 from tests.kubernetes.controllers import define
 from tests.kubernetes.machines import Machines
-from tests.kubernetes.served import Served, require_client, serving
+from tests.kubernetes.served import Served, as_server, require_client, serving
 
 from muster.agent.logs import LogOptions
 from muster.api import core
@@ -30,21 +32,11 @@ from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Delete, Selection
 
 pytestmark = pytest.mark.timeout(240)
+LONGEST = 8
 SEARCH: dict[str, Any] = {
-    "name": "searched",
-    "entrypoint": "python3 train.py",
-    "searcher": {
-        "name": "adaptive_asha",
-        "metric": "loss",
-        "max_trials": 4,
-        "max_time": 4,
-        "time_metric": "batches",
-        "max_rungs": 2,
-        "mode": "aggressive",
-    },
-    "hyperparameters": {"steps": 4, "scale": {"type": "double", "minval": 0.1, "maxval": 1.0}},
-    "reproducibility": {"experiment_seed": 7},
-    "max_restarts": 0,
+    **test_det_asha.SEARCH,
+    "searcher": {**test_det_asha.SEARCH["searcher"], "max_trials": 4, "max_time": LONGEST},
+    "hyperparameters": {**test_det_asha.SEARCH["hyperparameters"], "batches": LONGEST, "every": 2, "pause": 0},
 }
 
 
@@ -60,8 +52,9 @@ async def watch(
     async with asyncio.TaskGroup() as starting:
         starting.create_task(machines.node(gpus=2))
         starting.create_task(machines.controller())
+    account = await as_server(kubectl, configuration, tmp_path / "kubeconfig")
     storage = f'checkpoint_storage={{"type": "shared_fs", "host_path": "{tmp_path}"}}'
-    with serving(configuration, "--set", storage) as served:
+    with serving(account, "--set", storage) as served:
         found = Watcher(served, served.admin, served.token(served.admin))
         yield found
         with contextlib.suppress(AssertionError):
@@ -160,9 +153,10 @@ async def test_the_server_is_killed_and_what_runs_goes_on(watch: Watcher) -> Non
 async def test_an_adaptive_search_runs_to_its_end(watch: Watcher) -> None:
     def act() -> None:
         lab = Lab(watch)
-        experiment = lab.completed(SEARCH, seconds=180.0)
-        assert len(lab.trials(experiment)) == 4
-        assert max(int(trial["totalBatchesProcessed"]) for trial in lab.trials(experiment)) == 4
+        experiment = lab.completed(SEARCH, model="mlp", seconds=180.0)
+        trained = [test_det_asha.steps(lab, int(trial["id"])) for trial in lab.trials(experiment)]
+        assert len(trained) == 4
+        assert max(steps[-1] for steps in trained) == LONGEST
 
     await asyncio.to_thread(act)
 

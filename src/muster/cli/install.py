@@ -67,7 +67,8 @@ def command(**options: raw.JSON) -> None:
 
 
 def _check(chosen: Chosen) -> None:
-    """The configurations, as the controllers will read them: they would not start with a wrong one."""
+    """The configurations, as the programs will read them: they would not start with a wrong one."""
+    reading.merge(PlatformSettings, [Given("value server.settings", dict(chosen.values.server.settings))])
     with tempfile.TemporaryDirectory(prefix="muster-install-") as folder:
         files = {name: Path(folder) / name for name in pieces.CONFIGURATIONS if chosen.value(name)}
         for name, file in files.items():

@@ -153,7 +153,6 @@ SERVER: Sequence[Grant] = (
     ),
     Grant((muster.ALLOCATION,), ("get", *_SEEN, "create", "patch", "delete"), "each run of a task"),
     Grant((core.SECRET, core.SERVICE), ("list", "create", "patch", "delete"), "what it alone may know, and its ports"),
-    Grant((core.SERVICE,), ("list", "create", "patch", "delete"), "by which a run that serves something is reached"),
     Grant((core.CONFIG_MAP,), ("get", "create"), "what tasks start with"),
     Grant((core.NAMESPACE,), ("get", "create"), "of workspaces that have their own"),
     Grant((kueue.LOCAL_QUEUE, kueue.WORKLOAD_PRIORITY_CLASS), ("create",), "by which tasks queue"),

@@ -65,8 +65,10 @@ class Program:
         spec = {"selector": dict(self.selector), "ports": ports}
         return {"apiVersion": "v1", "kind": "Service", "metadata": self.metadata(slots, name), "spec": spec}
 
-    def deployment(self, slots: Slots, spec: Document, pod: Document) -> Document:
-        digests = {f"muster.dev/{name}-digest": slots.digest(name) for name in CONFIGURATIONS}
+    def deployment(
+        self, slots: Slots, spec: Document, pod: Document, configurations: Sequence[str] = CONFIGURATIONS
+    ) -> Document:
+        digests = {f"muster.dev/{name}-digest": slots.digest(name) for name in configurations}
         return {
             "apiVersion": "apps/v1",
             "kind": "Deployment",

@@ -15,16 +15,28 @@ from muster.deploying.slots import Slots
 SERVER: Final = Program(names.SERVER, "server")
 _DATA: Final = "/var/lib/muster"
 _PORT: Final = 7077
+_SETTINGS: Final = "server.settings"
+_FOLDER: Final = "/etc/muster-server"
 
 
 def documents(slots: Slots) -> Sequence[Document]:
     return (
         SERVER.service_account(slots),
         *SERVER.rights(slots, permissions.SERVER),
+        _settings(slots),
         _claim(slots),
         _deployment(slots),
         SERVER.service(slots, names.SERVER, _PORT, "http"),
     )
+
+
+def _settings(slots: Slots) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": SERVER.metadata(slots),
+        "data": {"settings.yaml": slots.encoded(_SETTINGS)},
+    }
 
 
 def _claim(slots: Slots) -> Document:
@@ -43,8 +55,9 @@ def _deployment(slots: Slots) -> Document:
     # One after the other: both would write to the same volume.
     spec: Document = {"replicas": 1, "strategy": {"type": "Recreate"}}
     data = {"name": "data", "persistentVolumeClaim": {"claimName": names.SERVER}}
-    pod: Document = {"containers": [_container(slots)], "volumes": [*pieces.volumes(), data]}
-    return SERVER.deployment(slots, spec, pod)
+    settings = {"name": "settings", "configMap": {"name": names.SERVER}}
+    pod: Document = {"containers": [_container(slots)], "volumes": [*pieces.volumes(), settings, data]}
+    return SERVER.deployment(slots, spec, pod, (*pieces.CONFIGURATIONS, _SETTINGS))
 
 
 def _container(slots: Slots) -> Document:
@@ -56,11 +69,12 @@ def _container(slots: Slots) -> Document:
         f"--port={_PORT}",
         f"--data={_DATA}",
         f"--unlabelled={slots.text('unlabelled')}",
+        f"--config={_FOLDER}/settings.yaml",
         *slots.when("server.url", f"--set=url={slots.text('server.url')}"),
         *pieces.configuration_arguments(slots),
     ]
     return {
-        **SERVER.container(slots, arguments, {"data": _DATA}),
+        **SERVER.container(slots, arguments, {"settings": _FOLDER, "data": _DATA}),
         "env": [{"name": "MUSTER_DATABASE", "valueFrom": {"secretKeyRef": address}}],
         "ports": [{"name": "http", "containerPort": _PORT, "protocol": "TCP"}],
         "livenessProbe": pieces.probe("/healthz", "http", period=10, failures=6),

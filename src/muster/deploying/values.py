@@ -39,11 +39,12 @@ class Database(Section, frozen=True):
 
 class Server(Section, frozen=True):
     """`muster serve`: tasks and experiments. `url`: how browsers and `det` reach it, where that is not its Service.
-    `storage`: the size of its volume."""
+    `storage`: the size of its volume. `settings`: all else that `muster serve --config` takes."""
 
     enabled: bool = False
     url: str = ""
     storage: str = "20Gi"
+    settings: Mapping[str, JSON] = {}
     resources: Mapping[str, JSON] = msgspec.field(default_factory=lambda: dict(_RESOURCES))
 
 

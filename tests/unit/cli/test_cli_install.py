@@ -32,6 +32,13 @@ def test_a_configuration_with_which_controllers_would_not_start_is_refused(capsy
     assert "profiles[0].plugin" in err
 
 
+def test_settings_with_which_the_server_would_not_start_are_refused(capsys):
+    code, out, err = run(capsys, "--print", "--set", "server.settings.tasks.cpus=4")
+    assert (code, out) == (2, "")
+    assert "value server.settings" in err
+    assert "tasks.cpus" in err
+
+
 def test_a_kubeconfig_that_is_not_there_is_named(capsys, tmp_path):
     code, _, err = run(capsys, "--kubeconfig", str(tmp_path / "nowhere"))
     assert code == 2
