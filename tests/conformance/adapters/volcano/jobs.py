@@ -326,7 +326,9 @@ def _heard(keeper: _Keeper, kind: str, change: Change, document: dict[str, Any],
     found["metadata"] = {**found["metadata"], "resourceVersion": str(revision)}
     informer = {"job": keeper._jobs, "pod": keeper._pods}[kind]
     event = Event(change, Object(informer.selection.kind, raw.encode(found)), Revision(revision))
-    informer._take(event)
+    copy = informer._copy
+    copy._followers.setdefault(informer)  # nothing runs here: it hears what the copy is told
+    copy._take(event)
 
 
 def _job_added(case: Case) -> Outcome:
