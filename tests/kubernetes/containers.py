@@ -24,6 +24,8 @@ from tests.e2e.kubectl_runner import Kubectl
 from tests.kubernetes import node_identities
 
 IMAGE = "muster.test/box:1"
+GATEWAY = "10.217.0.1"
+"""This machine, as pods reach it."""
 _PLUGINS = Path("/usr/lib/cni")
 _BUSYBOX = Path("/bin/busybox")
 _COMMANDS = ("sh", "sleep", "hostname", "ls")
@@ -121,7 +123,7 @@ class ContainerNode:
             "ipam": {
                 "type": "host-local",
                 "dataDir": str(self.home / "addresses"),
-                "ranges": [[{"subnet": "10.217.0.0/24"}]],
+                "ranges": [[{"subnet": "10.217.0.0/24", "gateway": GATEWAY}]],
                 "routes": [{"dst": "0.0.0.0/0"}],
             },
         }
