@@ -39,7 +39,7 @@ class Mutation:
     story: str
     owner: object
     name: str
-    broken: Callable[[Callable[..., Any]], Callable[..., Any]]
+    broken: Callable[[Callable[..., Any]], Any]
     seed: int
 
     @contextmanager

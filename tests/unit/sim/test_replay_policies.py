@@ -73,7 +73,7 @@ def test_queues_are_owed_what_they_had_jobs_for_and_did_not_have_of_their_own():
 
 def test_it_tells_how_far_it_has_come():
     jobs = trace(*((float(number), 1.0, 1) for number in range(250)))
-    machines, told = Machines.parse("1x8"), []
+    machines, told = Machines.parse("1x8"), list[int]()
     replay(Setup(jobs, machines, Shares.parse("one", jobs, 8), POLICIES["fifo"], EXACT), told.append)
     assert told == [100, 200]
 

@@ -24,6 +24,7 @@ from muster.sim.plans import (
     CloseQueue,
     MoveQueue,
     NodeShape,
+    Order,
     Plan,
     QueueShape,
     StopQueue,
@@ -193,7 +194,7 @@ PLAN = Plan(0, (NodeShape(),), (RED,), volcano_queues=(VolcanoQueueShape("gold",
     ],
     ids=lambda order: type(order).__name__,
 )
-def test_an_order_is_taken_back_where_it_was_carried_out(order: orders.Order) -> None:
+def test_an_order_is_taken_back_where_it_was_carried_out(order: Order) -> None:
     carrying = orders.carrying(order, PLAN)
     assert carrying is not None
     (out,), (back,) = carrying
