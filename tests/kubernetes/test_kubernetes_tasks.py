@@ -150,6 +150,21 @@ async def test_the_server_is_killed_and_what_runs_goes_on(watch: Watcher) -> Non
     await asyncio.to_thread(act)
 
 
+async def test_another_server_leaves_the_tasks_of_this_one_alone(watch: Watcher) -> None:
+    def act() -> None:
+        running = watch.command("sleep 600")
+        watch.until_state("command", running, "STATE_RUNNING")
+        with serving(Path(watch.platform.options[1])) as other:
+            beside = Watcher(other, other.admin, other.token(other.admin))
+            done = beside.command("echo beside")
+            beside.until_state("command", done, ENDED)
+            assert "beside" in beside.logs(done)
+        assert watch.state("command", running) == "STATE_RUNNING"
+        assert processes_of_task(running)
+
+    await asyncio.to_thread(act)
+
+
 async def test_an_adaptive_search_runs_to_its_end(watch: Watcher) -> None:
     def act() -> None:
         lab = Lab(watch)

@@ -184,7 +184,9 @@ async def _areas(
     days = platform.retention_policy.log_retention_days
     customs = USUAL
     if around.cluster is not None:
-        customs = Customs(around.cluster.scheduler, True, platform.proxy.by_service)
+        # Another server, with other records, may have tasks there: it must not take ours for forgotten ones.
+        engine = f"pods.{await facts.id()}"
+        customs = Customs(around.cluster.scheduler, True, platform.proxy.by_service, engine)
     tasks = await stack.enter_async_context(
         task_services(around.store, around.clock, base.database, accounts.accounts, auxiliary, days, customs)
     )

@@ -35,6 +35,7 @@ class TaskServices:
     retention: Retention
     database: Database
     clock: Clock
+    customs: Customs
 
     @property
     def components(self) -> Mapping[str, Component]:
@@ -68,4 +69,4 @@ async def task_services(
         host = service_host if customs.is_proxied_by_service else at_first_part
         service = AllocationService(database, clock, engine, accounts, logs, host=host)
         harness, retention = Harness(service, database, clock), Retention(database, clock, retention_days, logs.forget)
-        yield TaskServices(engine, logs, service, harness, retention, database, clock)
+        yield TaskServices(engine, logs, service, harness, retention, database, clock, customs)

@@ -79,7 +79,8 @@ async def completed(found: Core[Objects], settings: ServeSettings) -> AsyncItera
 def _observing(found: Core[Objects], settings: ServeSettings, api: Determined) -> Mapping[str, Component]:
     """Those who fetch what pods say and use."""
     objects, database = found.objects, api.tasks.database
-    collector = LogCollector(objects.store, found.clock, database, api.tasks.logs, objects.logs)
+    ours = [api.tasks.customs.ours()]
+    collector = LogCollector(objects.store, found.clock, database, api.tasks.logs, objects.logs, ours)
     seconds = settings.platform.tasks.sample_seconds
     if objects.samples is None or not seconds:
         return {"logs of pods": collector.run}

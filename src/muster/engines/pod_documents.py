@@ -10,13 +10,13 @@ from muster.api.documents import made_child, objects
 from muster.api.kueue.names import PRIORITY_CLASS_LABEL
 from muster.api.muster.names import ALLOCATION_LABEL, RANK_LABEL, TASK_LABEL, TASK_TYPE_LABEL
 from muster.api.raw import Document
+from muster.api.selectors import Operator, Requirement
 from muster.api.volcano.preemptable import PREEMPTABLE
 from muster.engines.protocol import DEFAULT_PRIORITY, Request
 from muster.engines.sizing import DEFAULT_POOL, Shape
 
 ENGINE_LABEL: Final = "muster.dev/engine"
-ENGINE: Final = "pods"
-"""On what this engine has made: only that is its to clean up."""
+"""On what an engine has made: only that is its to clean up."""
 GRACE_SECONDS: Final = 3
 """Between asking a program to end and killing it, where its template says nothing. Who can save its work is asked long
 before that, by a preemption; the others are waited for by whoever killed them."""
@@ -25,11 +25,17 @@ before that, by a preemption; the others are waited for by whoever killed them."
 @dataclass(frozen=True, slots=True)
 class Customs:
     """How things are done in a cluster. `scheduler`: by name, the one that places our pods; empty for the usual one.
-    `has_services`: whether Services lead to pods there; `is_proxied_by_service`: whether we reach pods by them."""
+    `has_services`: whether Services lead to pods there; `is_proxied_by_service`: whether we reach pods by them.
+    `engine`: by which we know our own, where other servers have tasks as well."""
 
     scheduler: str = ""
     has_services: bool = False
     is_proxied_by_service: bool = False
+    engine: str = "pods"
+
+    def ours(self) -> Requirement:
+        """Of what we have made."""
+        return Requirement(ENGINE_LABEL, Operator.IN, frozenset({self.engine}))
 
 
 USUAL: Final = Customs()
@@ -41,13 +47,14 @@ def allocation(request: Request, shape: Shape, secrets: Mapping[str, str], custo
         "name": request.allocation,
         "namespace": request.namespace,
         "labels": {
-            ENGINE_LABEL: ENGINE,
+            ENGINE_LABEL: customs.engine,
             TASK_LABEL: request.task,
             TASK_TYPE_LABEL: request.task_type,
             PRIORITY_CLASS_LABEL: priority_class_name(request.priority),
         },
     }
     template = _template(request, shape, secrets)
+    made_child(made_child(template, "metadata"), "labels")[ENGINE_LABEL] = customs.engine
     if customs.scheduler:
         template["spec"].setdefault("schedulerName", customs.scheduler)
     if not request.is_preemptible:
@@ -97,25 +104,25 @@ def _template(request: Request, shape: Shape, secrets: Mapping[str, str]) -> Doc
     return template
 
 
-def secret(request: Request, secrets: Mapping[str, str]) -> Document:
+def secret(request: Request, secrets: Mapping[str, str], customs: Customs = USUAL) -> Document:
     data = {name: base64.b64encode(value.encode()).decode() for name, value in secrets.items()}
     return {
         "metadata": {
             "name": request.allocation,
             "namespace": request.namespace,
-            "labels": {ENGINE_LABEL: ENGINE, ALLOCATION_LABEL: request.allocation},
+            "labels": {ENGINE_LABEL: customs.engine, ALLOCATION_LABEL: request.allocation},
         },
         "data": data,
     }
 
 
-def service(request: Request) -> Document:
+def service(request: Request, customs: Customs) -> Document:
     """Leads to the first of its pods."""
     return {
         "metadata": {
             "name": service_name(request),
             "namespace": request.namespace,
-            "labels": {ENGINE_LABEL: ENGINE, ALLOCATION_LABEL: request.allocation, TASK_LABEL: request.task},
+            "labels": {ENGINE_LABEL: customs.engine, ALLOCATION_LABEL: request.allocation, TASK_LABEL: request.task},
         },
         "spec": {
             "selector": {ALLOCATION_LABEL: request.allocation, RANK_LABEL: "0"},

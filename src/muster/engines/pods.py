@@ -53,9 +53,6 @@ _YOUNG_SECONDS = 60.0
 _PAGE = 500
 _OPTIONS = Options(manager="muster-engine")
 _OF_ALLOCATIONS = LabelSelector((Requirement(ALLOCATION_LABEL, Operator.EXISTS, frozenset()),))
-_OURS = LabelSelector(
-    (Requirement(pod_documents.ENGINE_LABEL, Operator.IN, frozenset({pod_documents.ENGINE})),)
-)  # fmt: skip
 
 
 class _Followed:
@@ -80,8 +77,9 @@ class PodsEngine:
         self._store = store
         self._clock = clock
         self._customs = customs
+        self._ours = LabelSelector((customs.ours(),))
         self._auxiliary = auxiliary or Auxiliary()
-        self._allocations = Informer(store, Selection(muster.ALLOCATION, labels=_OURS), clock=clock)
+        self._allocations = Informer(store, Selection(muster.ALLOCATION, labels=self._ours), clock=clock)
         self._queues = Informer(store, Selection(kueue.CLUSTER_QUEUE), clock=clock)
         self._flavors = Informer(store, Selection(kueue.RESOURCE_FLAVOR), clock=clock)
         self._nodes = Informer(store, Selection(core.NODE), clock=clock)
@@ -215,9 +213,9 @@ class PodsEngine:
 
     def _beside(self, request: Request, secrets: Mapping[str, str]) -> Iterator[Write]:
         """What belongs to an allocation, and goes with it."""
-        yield Create(core.SECRET, pod_documents.secret(request, secrets), _OPTIONS)
+        yield Create(core.SECRET, pod_documents.secret(request, secrets, self._customs), _OPTIONS)
         if self._customs.has_services and request.services:
-            yield Create(core.SERVICE, pod_documents.service(request), _OPTIONS)
+            yield Create(core.SERVICE, pod_documents.service(request, self._customs), _OPTIONS)
 
     async def _undo(self, results: Sequence[Result]) -> None:
         written = [result.object for result in results if not isinstance(result, Refused)]
@@ -238,13 +236,13 @@ class PodsEngine:
 
     async def _made(self, kind: Kind) -> AsyncIterator[Object]:
         """By this engine. In pages: asked for once, and without a copy of all Secrets of a cluster."""
-        page = await self._store.list(Selection(kind, labels=_OURS), limit=_PAGE)
+        page = await self._store.list(Selection(kind, labels=self._ours), limit=_PAGE)
         while True:
             for found in page.items:
                 yield found
             if not page.token:
                 return
-            page = await self._store.list(Selection(kind, labels=_OURS), limit=_PAGE, token=page.token)
+            page = await self._store.list(Selection(kind, labels=self._ours), limit=_PAGE, token=page.token)
 
     async def _shape(self, request: Request) -> Shape:
         await all_synced(self._informers)

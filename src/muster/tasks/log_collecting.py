@@ -4,7 +4,7 @@ A pod that has ended without a single line in its task's log could not even star
 said instead is the only clue there is. A pod that is marked is looked at again and again, while it runs.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final, Protocol
 
 from muster.agent.logs import LogOptions
@@ -31,7 +31,7 @@ _MOST_LINES: Final = 5000
 _MOST_BYTES: Final = 16 * 1024 * 1024
 """At once."""
 _OVER: Final = frozenset({"Succeeded", "Failed"})
-_OF_TASKS: Final = LabelSelector((Requirement(TASK_LABEL, Operator.EXISTS, frozenset()),))
+_OF_TASKS: Final = Requirement(TASK_LABEL, Operator.EXISTS, frozenset())
 
 
 class PodLogs(Protocol):
@@ -41,15 +41,23 @@ class PodLogs(Protocol):
 
 
 class LogCollector:
-    """`run` must be kept running."""
+    """`run` must be kept running. `ours`: which of the pods of tasks; others are of other servers."""
 
-    def __init__(self, store: Store, clock: Clock, database: Database, logs: TaskLogs, pod_logs: PodLogs) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        database: Database,
+        logs: TaskLogs,
+        pod_logs: PodLogs,
+        ours: Sequence[Requirement] = (),
+    ) -> None:
         self._database = database
         self._logs = logs
         self._pod_logs = pod_logs
         self._reached: dict[Key, dict[str, int]] = {}
         """Of pods that are looked at again and again, by container: the time of the last line that was kept."""
-        self._pods = Informer(store, Selection(core.POD, labels=_OF_TASKS), clock=clock)
+        self._pods = Informer(store, Selection(core.POD, labels=LabelSelector((_OF_TASKS, *ours))), clock=clock)
         self._reconciler: Reconciler[Key] = Reconciler("logs of pods", self._collect, clock=clock, workers=_WORKERS)
         self._pods.on_event(self._heard)
 

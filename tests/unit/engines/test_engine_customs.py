@@ -1,5 +1,7 @@
 """What the engine does in a cluster with a scheduler and Services of its own."""
 
+from dataclasses import replace
+
 from tests.unit.tasks.task_worlds import a_world
 
 from muster.api import core, muster
@@ -60,6 +62,24 @@ async def test_what_a_crash_has_left_is_removed_by_its_label(clock: VirtualClock
             await clock.sleep(5)
             left = [found.key.name for found in (await world.store.list(Selection(core.SERVICE))).items]
         assert left == ["somebodys"]
+
+
+@on_virtual_time
+async def test_the_runs_of_another_server_are_not_ours_to_release(clock: VirtualClock) -> None:
+    async with a_world(clock, a_node("n1").cpu(4).memory("16Gi")) as world:
+        first = PodsEngine(world.store, clock, customs=replace(THERE, engine="pods.first"))
+        second = PodsEngine(world.store, clock, customs=replace(THERE, engine="pods.second"))
+        async with running(first.run), running(second.run):
+            await first.allocate(a_request(8080), {"TOKEN": "hush"})
+            await clock.sleep(120)
+            assert await first.held() == ["3-task.1"]
+            assert await second.held() == []
+            (pod,) = (await world.store.list(Selection(core.POD))).items
+            assert (pod.meta.labels or {})["muster.dev/engine"] == "pods.first"
+        async with running(PodsEngine(world.store, clock, customs=replace(THERE, engine="pods.third")).run):
+            await clock.sleep(5)
+        for kind in (core.SECRET, core.SERVICE):
+            assert len((await world.store.list(Selection(kind))).items) == 1
 
 
 def test_a_service_has_a_name_that_dns_takes() -> None:
