@@ -7,8 +7,7 @@ from functools import partial
 
 from muster.agent import tokens as node_tokens
 from muster.api.everything import REGISTRY
-from muster.assembly import configured
-from muster.assembly.configured import ServeSettings
+from muster.assembly.configured import Policies, ServeSettings
 from muster.assembly.controlling import controllers
 from muster.assembly.platform import Objects, Tokens
 from muster.controllers.quota import QuotaController
@@ -34,9 +33,10 @@ class EmbeddedObjects(Objects):
 
 
 @contextlib.asynccontextmanager
-async def objects(settings: ServeSettings, clock: Clock, tokens: Tokens) -> AsyncIterator[EmbeddedObjects]:
+async def objects(
+    settings: ServeSettings, policies: Policies, clock: Clock, tokens: Tokens
+) -> AsyncIterator[EmbeddedObjects]:
     """Open while the context lasts."""
-    policies = configured.policies(settings.platform)
     async with contextlib.AsyncExitStack() as stack:
         store = await stack.enter_async_context(
             EmbeddedStore.on_disk(settings.data / "store.db", clock=clock, take_in=policies.take_in)

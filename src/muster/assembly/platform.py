@@ -13,9 +13,9 @@ from typing import Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from muster.api import errors, raw
-from muster.assembly import addresses
+from muster.assembly import addresses, configured
 from muster.assembly.addresses import Place
-from muster.assembly.configured import ServeSettings
+from muster.assembly.configured import Policies, ServeSettings
 from muster.assembly.controlling import Component
 from muster.assembly.logging_live import LiveSettings
 from muster.assembly.private_files import make_private, token, write_private
@@ -83,7 +83,7 @@ Kept_co = TypeVar("Kept_co", bound=Objects, covariant=True)
 
 class OpenObjects(Protocol[Kept_co]):
     def __call__(
-        self, settings: ServeSettings, clock: Clock, tokens: Tokens, /
+        self, settings: ServeSettings, policies: Policies, clock: Clock, tokens: Tokens, /
     ) -> contextlib.AbstractAsyncContextManager[Kept_co]: ...
 
 
@@ -107,6 +107,7 @@ async def core(settings: ServeSettings, open_objects: OpenObjects[Kept_co]) -> A
     """Up while the context lasts. The server answers for objects at once; requests for the rest wait until it is
     mounted."""
     clock, live = SystemClock(), LiveSettings(settings.platform)
+    policies = configured.policies(settings.platform)
     secure = _tls(settings.platform.security.tls)
     addresses.check(settings.platform)
     make_private(settings.data)
@@ -116,7 +117,7 @@ async def core(settings: ServeSettings, open_objects: OpenObjects[Kept_co]) -> A
         place = addresses.take(settings.platform, stack)
         live.open()
         stack.callback(live.close)
-        objects = await stack.enter_async_context(open_objects(settings, clock, tokens))
+        objects = await stack.enter_async_context(open_objects(settings, policies, clock, tokens))
         objects.app.expect_more()
         await stack.enter_async_context(kept_running({**objects.components, **_renewal(secure, clock)}, clock))
         context = None if secure is None else secure.context

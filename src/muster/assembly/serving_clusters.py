@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from muster.api.ownership import EVERYTHING, Ownership
-from muster.assembly import configured
-from muster.assembly.configured import ServeSettings
+from muster.assembly.configured import Policies, ServeSettings
 from muster.assembly.platform import ForeignCluster, Objects, Tokens
 from muster.controllers.quota.standings import Standings
 from muster.runtime.clock import Clock
@@ -33,9 +32,11 @@ class ClusterObjects:
     service: str = ""
 
     @contextlib.asynccontextmanager
-    async def __call__(self, settings: ServeSettings, clock: Clock, tokens: Tokens, /) -> AsyncIterator[Objects]:
+    async def __call__(
+        self, _settings: ServeSettings, policies: Policies, clock: Clock, tokens: Tokens, /
+    ) -> AsyncIterator[Objects]:
         """Open while the context lasts."""
-        cluster, quota = self.cluster, configured.policies(settings.platform).quota
+        cluster = self.cluster
         async with (
             KubernetesStore(cluster, owned=self.ownership) as store,
             # Logs are read for as long as they come, beside requests that take turns.
@@ -43,7 +44,7 @@ class ClusterObjects:
             mirrored(store, clock) as mirror,
         ):
             shared, metrics = Shared(mirror), Registry()
-            standings = Standings(shared, clock, quota)
+            standings = Standings(shared, clock, policies.quota)
             known: Mapping[str, access.Identity] = {tokens.admin: access.administrator()}
             yield Objects(
                 store=shared,

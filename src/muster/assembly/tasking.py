@@ -35,7 +35,7 @@ class TaskServices:
     retention: Retention
     database: Database
     clock: Clock
-    customs: Customs
+    customs: Customs = USUAL
 
     @property
     def components(self) -> Mapping[str, Component]:
