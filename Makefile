@@ -23,7 +23,7 @@ demo: $(STAMP)          ## start four nodes, train a model as a gang, show the r
 	$(BIN)/python examples/demo.py
 
 test: $(STAMP)          ## all tests that need no foreign server
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not kubectl'
 	$(MAKE) test-simulation
 
 SEEDS   ?= 200
@@ -55,7 +55,7 @@ kubectl:                ## build that kubectl into build/bin
 	  -ldflags "-X $(STAMP_VERSION).gitVersion=$(KUBECTL_VERSION) -X $(STAMP_VERSION).gitMajor=1" .
 
 test-kubectl: $(STAMP)  ## the kubectl tests with that kubectl
-	KUBECTL="$(CURDIR)/build/bin/kubectl" $(BIN)/python -m pytest tests/e2e/test_kubectl.py
+	KUBECTL="$(CURDIR)/build/bin/kubectl" $(BIN)/python -m pytest -m kubectl tests/e2e
 
 helm:                   ## build Helm into build/bin, to check the chart with; pinned in tools/helm/go.mod, needs Go
 	@mkdir -p build/bin

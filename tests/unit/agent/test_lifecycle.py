@@ -526,7 +526,7 @@ class World:
                 return
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(pod=_plans, data=st.data())
 def test_whatever_happens_every_pod_ends_once_and_nothing_runs_twice(pod: Plan, data: st.DataObject) -> None:
     world = World(pod, data)

@@ -145,7 +145,7 @@ def mutants(draw: st.DrawFn) -> tuple[Kind, Document]:
 
 
 @given(mutants())
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_defaults_accept_any_shape_and_change_nothing_the_second_time(mutant: tuple[Kind, Document]) -> None:
     kind, document = mutant
     kind.default(document)
@@ -155,7 +155,7 @@ def test_defaults_accept_any_shape_and_change_nothing_the_second_time(mutant: tu
 
 
 @given(mutants())
-@settings(max_examples=300)
+@settings(max_examples=75)
 def test_validation_never_raises_on_a_document_that_can_be_read(mutant: tuple[Kind, Document]) -> None:
     kind, document = mutant
     kind.default(document)

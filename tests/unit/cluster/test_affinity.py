@@ -215,7 +215,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(steps=steps, are_limits_tiny=st.booleans())
 def test_kept_terms_and_sums_equal_those_of_the_pods(
     steps: list[tuple[str, str, str, int, str]], are_limits_tiny: bool

@@ -122,7 +122,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(changes=changes, with_key=st.booleans(), with_selector=st.booleans(), are_limits_tiny=st.booleans())
 def test_kept_counts_equal_counts_from_the_pods(
     changes: list[tuple[str, int, str, int, bool]], with_key: bool, with_selector: bool, are_limits_tiny: bool

@@ -199,7 +199,7 @@ ANY_VALUE = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(user=st.dictionaries(st.sampled_from(sorted(keys.SECTIONS[0].keys)), ANY_VALUE, max_size=6))
 def test_whatever_is_given_is_read_or_refused(user: dict[str, Any]) -> None:
     try:

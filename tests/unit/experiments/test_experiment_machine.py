@@ -226,7 +226,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(STEPS)
 def test_laws(steps: list[tuple[str, int, object]]) -> None:
     """Only foreseen changes; nothing runs beyond the limit or after the end; the search is restored at any point and

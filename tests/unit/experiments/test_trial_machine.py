@@ -228,7 +228,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(EVENTS, max_size=30), st.integers(0, 2))
 def test_laws(events: list[Event], max_restarts: int) -> None:
     """At most one run at a time, each number once; it closes once, and stays as it ended; only foreseen changes."""

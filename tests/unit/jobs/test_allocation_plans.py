@@ -135,7 +135,7 @@ pods = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(pods, max_size=5, unique_by=lambda pod: pod["metadata"]["uid"]),
     st.integers(1, 3),

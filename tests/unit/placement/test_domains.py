@@ -178,7 +178,7 @@ def plain_choice(
     return None
 
 
-@settings(max_examples=300)
+@settings(max_examples=75)
 @given(data=st.data(), nodes=NODES, need=st.integers(1, 20), each=st.integers(1, 3))
 def test_choice_agrees_with_loops(
     data: st.DataObject, nodes: list[tuple[int, dict[str, str]]], need: int, each: int

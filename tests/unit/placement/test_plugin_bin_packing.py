@@ -30,7 +30,7 @@ def naive(world: World, weights: dict[str, int], slot: int) -> float:
     return total / count if count else 0.0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(world=worlds(), weights=WEIGHTS)
 def test_the_columns_agree_with_the_rule(world: World, weights: dict[str, int]) -> None:
     plugin = BinPacking(BinPackingArgs(tuple(ResourceSpec(*entry) for entry in weights.items())))

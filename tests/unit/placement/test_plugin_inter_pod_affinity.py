@@ -56,7 +56,7 @@ def reasons(prepared: Prepared, world: World, pod: AnyPod) -> list[str | None]:
     return found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(nodes=nodes, placements=placements, pod=pods)
 def test_the_filter_says_what_the_rules_say(
     nodes: list[dict[str, str]], placements: list[tuple[AnyPod, int]], pod: AnyPod
@@ -75,7 +75,7 @@ def everything(state: object) -> list[dict[str, list[int]]]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(nodes=nodes, before=placements, after=placements, pod=pods)
 @example(
     nodes=[{"zone": "z1"}, {"zone": "z2"}],
@@ -116,7 +116,7 @@ def test_following_pods_equals_starting_afresh_and_going_back_restores(
     assert reasons(Prepared(state=state), world, pod) == first_reasons
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(nodes=nodes, placements=placements, pod=pods, hard_weight=st.integers(0, 5))
 def test_scores_are_what_the_rules_say(
     nodes: list[dict[str, str]], placements: list[tuple[AnyPod, int]], pod: AnyPod, hard_weight: int

@@ -242,7 +242,7 @@ def filtered(cluster: ClusterState, pod: PodInfo) -> list[str]:
 
 
 @given(worlds(), subjects("DoNotSchedule"))
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_filter_says_of_all_nodes_what_the_reference_says_of_each(world: World, subject: dict[str, Any]) -> None:
     cluster = world.cluster()
     assert filtered(cluster, info(cluster, subject)) == reference_filter(world, subject)

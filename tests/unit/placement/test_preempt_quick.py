@@ -33,7 +33,7 @@ def everywhere(offset: int, world: World) -> Options:
     return Options(offset, min_percentage=100, min_absolute=1000, groups=world.groups, protected=Protected())
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 @given(
     nodes=NODES,
     pods=st.lists(st.tuples(st.integers(0, 4), PODS), max_size=14),
@@ -100,7 +100,7 @@ def test_quick_search_agrees_with_trying_node_by_node(
                 put(100 + step, where, described)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(
     pods=st.lists(st.tuples(st.integers(0, 3), PODS), min_size=1, max_size=60),
     wanted=st.tuples(st.integers(0, 4), st.integers(0, 40), st.integers(0, 3)),

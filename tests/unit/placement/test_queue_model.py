@@ -352,5 +352,5 @@ class QueueAgainstModel(RuleBasedStateMachine):
                 assert due <= max(model.since + 300, self.next_flush, self.now)
 
 
-QueueAgainstModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+QueueAgainstModel.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 test_queue_against_model = QueueAgainstModel.TestCase

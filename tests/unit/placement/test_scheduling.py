@@ -143,7 +143,7 @@ def settle(world: World, decision: Decision) -> None:
         world.groups.remove(victim.uid)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(nodes=NODES, gangs=GANGS, seed=st.integers(0, 3))
 def test_no_decision_breaks_a_promise(nodes: list[Any], gangs: list[Any], seed: int) -> None:
     world = of_drawn(nodes, seed)
@@ -171,7 +171,7 @@ def test_no_decision_breaks_a_promise(nodes: list[Any], gangs: list[Any], seed: 
             assert max(Counter(one.node for one in decision.assigned).values()) == 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(nodes=NODES, gangs=GANGS, seed=st.integers(0, 3))
 def test_the_same_inputs_give_the_same_decisions(nodes: list[Any], gangs: list[Any], seed: int) -> None:
     def run() -> list[Any]:
@@ -186,7 +186,7 @@ def test_the_same_inputs_give_the_same_decisions(nodes: list[Any], gangs: list[A
     assert run() == run()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     nodes=NODES,
     present=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 5), st.booleans()), max_size=8),

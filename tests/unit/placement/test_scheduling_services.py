@@ -53,7 +53,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(steps=steps)
 def test_a_judgement_that_followed_services_equals_one_made_afresh(steps: list[Any]) -> None:
     world = a_world()

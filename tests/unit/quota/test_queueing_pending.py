@@ -530,7 +530,7 @@ NO_FIT = st.tuples(st.just("requeue"), KEYS, st.just(list(RequeueReason).index(R
 
 
 @given(st.lists(st.one_of(PUSH, PUSH, OTHERS, OTHERS, BACK, NO_FIT), max_size=80), st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_the_same_as_with_every_workload_by_itself(actions: list[tuple[str, int, int]], strict: bool) -> None:
     queue, plain, now = PendingQueue(a_queue(strict=strict), PLAIN), Plain(strict=strict), START
     looked_at = dict[str, WorkloadInfo]()

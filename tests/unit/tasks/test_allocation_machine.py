@@ -351,7 +351,7 @@ events = st.one_of(
 histories = st.tuples(st.booleans(), st.lists(events, max_size=30))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(histories)
 def test_whatever_happens(history: tuple[bool, list[Event]]) -> None:
     is_preemptible, happened = history
@@ -382,7 +382,7 @@ def test_whatever_happens(history: tuple[bool, list[Event]]) -> None:
     assert again == run.state
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(histories)
 def test_it_always_comes_to_an_end(history: tuple[bool, list[Event]]) -> None:
     """Somebody kills it, and all that is killed ends: then it is over, released and reported."""
