@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SUITE  ?= all
 
-.PHONY: up demo test test-simulation compare-simulation soak test-postgres kubectl test-kubectl helm kubernetes test-kubernetes test-torch test-det check format bench docs conformance clean
+.PHONY: up demo test test-e2e test-simulation compare-simulation soak test-postgres kubectl test-kubectl helm kubernetes test-kubernetes test-torch test-det check format bench docs conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -22,9 +22,17 @@ up: $(STAMP)            ## keep the platform running in this terminal
 demo: $(STAMP)          ## start four nodes, train a model as a gang, show the result, leave nothing behind
 	$(BIN)/python examples/demo.py
 
-test: $(STAMP)          ## all tests that need no foreign server
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not kubectl'
+# What a new user does. The rest of the command line has a target of its own: it takes minutes.
+NEW_USER := tests/e2e/test_readme.py tests/e2e/test_demo.py tests/e2e/test_cli_jobs.py
+
+test: $(STAMP)          ## all parts, the first steps of a user, and the whole control plane under faults
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(NEW_USER) tests/conformance tests/integration \
+	  tests/simulation tests/typing tests/unit
 	$(MAKE) test-simulation
+
+test-e2e: $(STAMP)      ## the whole platform and its command line, as users run them
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not kubectl' tests/e2e \
+	  $(NEW_USER:%=--deselect=%)
 
 SEEDS   ?= 200
 WORKERS ?= $(shell nproc)
