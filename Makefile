@@ -51,7 +51,7 @@ soak: $(STAMP)          ## make soak HOURS=1, or DAYS=100 virtual ones; the resu
 	$(BIN)/python -m tests.simulation.soak $(if $(DAYS),--days $(DAYS),--hours $(HOURS)) --workers $(WORKERS)
 
 test-postgres: $(STAMP) ## the tests about records over a real PostgreSQL, which it starts by itself (root: and installs)
-	$(BIN)/python tools/postgres.py -- $(BIN)/python -m pytest -m postgres tests/unit tests/integration
+	$(BIN)/python tools/postgres.py -- $(BIN)/python -m pytest -n 3 --dist loadfile -m postgres tests/unit tests/integration
 
 # Newer than most that are installed: it sends protobuf. Pinned in tools/kubectl/go.mod; needs Go.
 KUBECTL_VERSION = $(shell sed -n 's,.*k8s.io/kubectl v0,v1,p' tools/kubectl/go.mod | head -1)

@@ -61,18 +61,25 @@ async def test_a_pod_speaks_to_the_api_server_as_its_service_account(
     assert f'User \\"system:serviceaccount:{namespace}:default\\" cannot list resource' in told
 
 
+async def says(kubectl: Kubectl, namespace: str, pod: str, words: str) -> None:
+    async with asyncio.timeout(20):
+        while words not in await kubectl("logs", "-n", namespace, pod):
+            await asyncio.sleep(0.1)
+
+
 async def test_deletion_waits_for_the_pod_and_kills_it_when_its_time_is_up(
     kubectl: Kubectl, namespace: str, machines: Machines
 ) -> None:
     node = await machines.node()
     stubborn = a_pod(
-        "stubborn", node, "trap 'echo asked' TERM; while :; do sleep 0.1; done", terminationGracePeriodSeconds=2
-    )
+        "stubborn", node, "trap 'echo asked' TERM; echo deaf; while :; do sleep 0.1; done",
+        terminationGracePeriodSeconds=5,
+    )  # fmt: skip
     await kubectl("apply", "-n", namespace, "-f", "-", stdin=stubborn)
     await until(kubectl, namespace, "condition=Ready", "pod/stubborn")
+    await says(kubectl, namespace, "stubborn", "deaf\n")
     await kubectl("delete", "-n", namespace, "--wait=false", "pod", "stubborn")
-    await asyncio.sleep(1.0)
-    assert (await kubectl("logs", "-n", namespace, "stubborn")).startswith("asked\n")
+    await says(kubectl, namespace, "stubborn", "asked\n")
     await until(kubectl, namespace, "delete", "pod/stubborn")
 
 
