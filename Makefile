@@ -27,7 +27,7 @@ NEW_USER := tests/e2e/test_readme.py tests/e2e/test_demo.py tests/e2e/test_cli_j
 
 test: $(STAMP)          ## all parts, the first steps of a user, and the whole control plane under faults
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(NEW_USER) tests/conformance tests/integration \
-	  tests/simulation tests/typing tests/unit
+	  tests/simulation tests/unit
 	$(MAKE) test-simulation
 
 test-e2e: $(STAMP)      ## the whole platform and its command line, as users run them
