@@ -6,27 +6,24 @@ other), and only over trees in which something happened. Admissions count at onc
 that as many single cycles would reach.
 """
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from muster.api import conditions, core, kueue, node, timestamps
 from muster.api.meta import Instant, ObjectMeta
 from muster.api.scalars import ResourceList
-from muster.quota import waking
+from muster.quota.agenda import Agenda
 from muster.quota.cycle import Cycle
 from muster.quota.decisions import Admission, CycleResult, Eviction, Replacement, Requeue
-from muster.quota.entries import Standing
 from muster.quota.fair_admission import Ledger, charges_entry
 from muster.quota.limits import LimitRanges, adjustment
 from muster.quota.queueing import PendingQueues, SecondPass
 from muster.quota.queueing.pending import Verdict
 from muster.quota.settings import Settings
 from muster.quota.state import QueueState, QuotaState
-from muster.quota.waking import Borrowers
 from muster.quota.workloads import FINISHED, WorkloadInfo
 
-_MOST_ROUNDS: Final = 4
 DEFAULT_QUEUE: Final = "default"
 """The ClusterQueue of workloads that name no queue."""
 
@@ -63,21 +60,12 @@ class Engine:
         """LimitRanges by namespace."""
         self.overheads: dict[str, ResourceList] = {}
         """Of pods, by RuntimeClass."""
+        self._agenda = Agenda(self.state, self.pending)
         self._assumed: dict[str, WorkloadInfo | None] = {}  # by key, what it held before
         self._evicting: set[str] = set()  # told to stop by us, and not yet seen to have been
-        self._dirty: dict[str, None] = {}  # queues where something happened, in that order
-        self._to_flush: dict[str, None] = {}  # queues in whose trees other verdicts may be reached now
-        self._to_wake: dict[str, None] = {}  # queues whose neighbours may fit now, if they need no more than was freed
-        self._cohorts_to_flush: dict[str, None] = {}
-        self._has_freed_nodes = False
-        self._short_of_nodes: dict[str, None] = {}  # queues where quota would do, and places are missing
         self._waits: dict[str, Requeue] = {}
-        self._rounds: dict[str, int] = {}  # how often in vain since anything moved, for those with flavors left to try
         self._cycles = 0
         self._cycle: Cycle | None = None
-        self._active: dict[str, bool] = {}
-        self._borrowers = Borrowers()  # as of the last change
-        self._trees: dict[str, tuple[int, list[str]]] = {}  # by queue: all that share quota with it, as of a version
 
     # Workloads
 
@@ -105,17 +93,10 @@ class Engine:
             self._release(info.key)
         if info.is_queueable(self.settings):
             self.pending.push(info, now)
-            self._came(info)
+            self._agenda.came(info)
         else:
             self.pending.delete(info.key)
             self._waits.pop(info.key, None)
-
-    def _came(self, info: WorkloadInfo) -> None:
-        """Behind the head of a strict queue that has been looked at, nobody is until that one has gone."""
-        name = self._queue_of(info)
-        queue, head = self.state.queues.get(name), self.pending.peek(name)
-        if queue is None or head is None or head is info or waking.is_news(queue, head):
-            self._touch(name)
 
     def workload_removed(self, key: str) -> None:
         self._assumed.pop(key, None)
@@ -167,9 +148,9 @@ class Engine:
     def _make_room(self, info: WorkloadInfo) -> None:
         """Whoever shares quota with that queue, or places workloads on the same nodes, may fit now."""
         self.state.make_room(info.queue)
-        self._to_wake[info.queue] = None
+        self._agenda.room_in(info.queue)
         if info.usage.topology:
-            self._has_freed_nodes = True
+            self._agenda.room_on_nodes()
 
     def used_by(self, local_queue: str) -> dict[str, int]:
         """By resource, what the admitted workloads of a local queue use."""
@@ -181,18 +162,18 @@ class Engine:
     def queue_changed(self, view: kueue.ClusterQueue, now: Instant) -> None:
         name = view.metadata.name
         known = self.state.queues.get(name)
-        neighbours = self._tree_of(name) if known is not None else ()
+        neighbours = self._agenda.tree_of(name) if known is not None else ()
         self._forget_activity()
         self.state.set_queue(view)
         self.pending.set_queue(self.state.queues[name].policy, now)
-        self.flush([*neighbours, name])
+        self._agenda.flush([*neighbours, name])
 
     def queue_removed(self, name: str) -> None:
-        neighbours = self._tree_of(name)
+        neighbours = self._agenda.tree_of(name)
         self._forget_activity()
         self.state.remove_queue(name)
         self.pending.remove_queue(name)
-        self.flush(neighbours)
+        self._agenda.flush(neighbours)
 
     def local_queue_changed(self, view: kueue.LocalQueue, now: Instant) -> None:
         key = f"{view.metadata.namespace}/{view.metadata.name}"
@@ -200,23 +181,23 @@ class Engine:
             _open_account(self.pending.ledger, key, view.status)
         self.state.local_queues[key] = view
         self.pending.set_local_queue(view, now)
-        self._touch(view.spec.cluster_queue)
+        self._agenda.touch(view.spec.cluster_queue)
 
     def local_queue_removed(self, key: str) -> None:
         removed = self.state.local_queues.pop(key, None)
         self.pending.remove_local_queue(key)
         if removed is not None:
-            self.flush([removed.spec.cluster_queue])
+            self._agenda.flush([removed.spec.cluster_queue])
 
     def cohort_changed(self, view: kueue.Cohort) -> None:
         self._forget_activity()
         self.state.set_cohort(view)
-        self._cohorts_to_flush[view.metadata.name] = None
+        self._agenda.flush_cohort(view.metadata.name)
 
     def cohort_removed(self, name: str) -> None:
         self._forget_activity()
         self.state.remove_cohort(name)
-        self._cohorts_to_flush[name] = None
+        self._agenda.flush_cohort(name)
 
     def flavor_changed(self, view: kueue.ResourceFlavor) -> None:
         self.state.set_flavor(view)
@@ -288,58 +269,20 @@ class Engine:
             fresh = self._read(known.view, now)
             self.pending.delete(known.key)
             self.pending.push(fresh, now)
-            self._touch(self._queue_of(fresh))
+            self._agenda.touch(self.pending.leads_to(fresh.local_queue))
 
     def room_on_nodes(self) -> None:
         """Nodes came, changed or were freed: what is placed by topology may fit now."""
-        self._has_freed_nodes = True
+        self._agenda.room_on_nodes()
 
     def _flush_where(self, concerns: Callable[[QueueState], bool]) -> None:
         self._forget_activity()
-        self.flush([name for name, queue in self.state.queues.items() if concerns(queue)])
-
-    def flush(self, queues: Iterable[str]) -> None:
-        """What is parked in the trees of these queues is looked at again, with the next step."""
-        self._to_flush.update(dict.fromkeys(queues))
+        self._agenda.flush_where(concerns)
 
     def _forget_activity(self) -> None:
         """What decides whether a queue admits anything has changed."""
         self._cycle = None
-        self._trees.clear()
-        self._active.clear()
-
-    def _flush_now(self, now: Instant) -> None:
-        self.state.settle()
-        self._borrowers = Borrowers()
-        if self._has_freed_nodes:
-            # They stay short of nodes while anybody waits there: who is not looked at again cannot say so anew.
-            self._short_of_nodes = {name: None for name in self._short_of_nodes if self.pending.has_waiting(name)}
-            self._to_wake.update(self._short_of_nodes)
-        for name in self._cohorts_to_flush:
-            node = self.state.tree.cohorts.get(name)
-            if node is not None:
-                self.flush(queue.name for queue in node.root().queues())
-        for queues, may_fit in ((self._to_flush, None), (self._to_wake, self._may_fit)):
-            if queues:
-                self.pending.flush(queues, now, may_fit)
-                for name in queues:
-                    self._touch(name)
-                queues.clear()
-        self._has_freed_nodes = False
-        self._cohorts_to_flush.clear()
-
-    def _may_fit(self, queue: str, info: WorkloadInfo) -> bool:
-        known = self.state.queues.get(queue)
-        return known is None or waking.may_fit(self.state, known, info, self._borrowers)
-
-    def _worth_a_look(self, ready: list[str]) -> list[str]:
-        """Where some head may fit, all of them: one that cannot may keep room for itself. Else those only of whom
-        nothing has been said yet."""
-        heads = [(name, head) for name in ready if (head := self.pending.peek(name)) is not None]
-        news = [name for name, head in heads if waking.is_news(self.state.queues[name], head)]
-        if len(news) == len(ready) or any(self._may_fit(name, head) for name, head in heads):
-            return ready
-        return news
+        self._agenda.forget_activity()
 
     # Deciding
 
@@ -349,8 +292,7 @@ class Engine:
 
     def has_work(self, now: Instant) -> bool:
         due = self.next_due()
-        is_told = self._dirty or self._to_flush or self._to_wake or self._cohorts_to_flush or self._has_freed_nodes
-        return bool(is_told) or (due is not None and due <= now)
+        return self._agenda.has_news or (due is not None and due <= now)
 
     def next_due(self) -> Instant | None:
         """When there is something to do though nothing happens."""
@@ -359,10 +301,11 @@ class Engine:
     def step(self, now: Instant) -> Step:
         """One cycle over the queues of one tree in which something happened, and over what is due for a second pass.
         Ask again while it `has_work`."""
-        self._flush_now(now)
+        self.state.settle()
+        self._agenda.settle(now)
         step = Step()
         again = self.second_pass.take(now)
-        names = self._next_tree()
+        names = self._agenda.next_tree()
         heads = [info for name in names if (info := self.pending.pop(name)) is not None]
         if again or heads:
             if self._cycle is None:
@@ -372,43 +315,13 @@ class Engine:
             result = self._cycle.run([*again, *heads], now, self._cycles)
             step.is_attempt = True
             self._take(result, step, now)
-            self._plan_next(names, result, midway)
-        if not self._dirty:
+            self._agenda.plan_next(names, result, midway)
+        if self._agenda.is_empty:
             step.waits = list(self._waits.values())
             self._waits.clear()
-            self._rounds.clear()
+            self._agenda.rest()
             step.moved = self.pending.take_moved()
         return step
-
-    def _next_tree(self) -> list[str]:
-        """Active queues, with something to look at, of the tree where something happened first."""
-        while self._dirty:
-            first = next(iter(self._dirty))
-            names = self._tree_of(first) or [first]
-            for name in (first, *names):
-                self._dirty.pop(name, None)
-            ready = [name for name in names if self.pending.is_ready(name) and self._is_active(name)]
-            found = self._worth_a_look(ready)
-            if found:
-                return found
-        return []
-
-    def _is_active(self, name: str) -> bool:
-        """Workloads of a queue in a circle of cohorts are looked at too, so that they are told."""
-        found = self._active.get(name)
-        if found is None:
-            queue = self.state.queues.get(name)
-            found = self._active[name] = queue is not None and not self.state.inactive(queue)
-        return found
-
-    def _tree_of(self, queue: str) -> Sequence[str]:
-        known = self.state.queues.get(queue)
-        if known is None:
-            return ()
-        tree, found = self.state.tree, self._trees.get(queue)
-        if found is None or found[0] != tree.version:
-            found = self._trees[queue] = tree.version, [node.name for node in known.node.root().queues()]
-        return found[1]
 
     def _take(self, result: CycleResult, step: Step, now: Instant) -> None:
         for decided in result.decisions:
@@ -442,48 +355,7 @@ class Engine:
             self._waits[info.key] = decided
             queue, entry = decided.entry.queue, decided.entry
             if queue is not None and entry.assignment.places and self.state.fits_quota(queue, entry.usage.quota):
-                self._short_of_nodes[queue.name] = None
-
-    def _plan_next(self, names: Sequence[str], result: CycleResult, midway: Set[str]) -> None:
-        """Where something was given or taken, the whole tree is looked at again. Else only queues that have another
-        head now, or whose head will see other flavors; and, since what kept them out may have been one of the others,
-        those that were skipped."""
-        if result.has_progress:
-            self._rounds.clear()
-            self._borrowers = Borrowers()
-            for name in names:
-                self.pending.recall(name, self._may_fit)
-                self._touch(name)
-            return
-        looked_at = {decided.info.key: decided for decided in result.requeues()}
-        skipped: list[str] = []
-        has_changed = False
-        for name in names:
-            head = self.pending.peek(name)
-            before = looked_at.get(head.key) if head is not None else None
-            if head is None or before is None or self._may_try_again(head, name, midway):
-                has_changed = True
-                self._touch(name)
-            elif before.entry.standing is Standing.SKIPPED:
-                skipped.append(name)
-        if has_changed:
-            for name in skipped:
-                self._touch(name)
-
-    def _may_try_again(self, head: WorkloadInfo, queue: str, midway: Set[str]) -> bool:
-        """It has flavors left to try, or this time it began in the middle of them: next time it will see others."""
-        has_untried = head.scan is not None and head.scan.has_untried
-        if not has_untried and head.key not in midway:
-            return False
-        rounds = self._rounds[head.key] = self._rounds.get(head.key, 0) + 1
-        return rounds <= _MOST_ROUNDS * len(self.state.queues[queue].policy.flavors)
-
-    def _touch(self, queue: str) -> None:
-        if queue:
-            self._dirty[queue] = None
-
-    def _queue_of(self, info: WorkloadInfo) -> str:
-        return self.pending.leads_to(info.local_queue)
+                self._agenda.short_of_nodes(queue.name)
 
     # The store's answer
 
