@@ -25,12 +25,12 @@ from pathlib import Path
 import uvloop
 
 from bench.figures import Figure, Progress
+from muster.access import kubeconfig
 from muster.api import core
 from muster.api.objects import Key
 from muster.api.raw import Document
 from muster.deploying import definitions, kinds, names
 from muster.runtime import collector
-from muster.store import kubeconfig
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Create, Delete, Patch, PatchType, Selection, Write, Written, write_one
 from muster.testing.builders import a_pod

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.access import kubeconfig
 from muster.runtime.clock import SystemClock
-from muster.store import kubeconfig
 from muster.store.embedded import EmbeddedStore
 from muster.store.http import HttpStore
 from muster.store.kubernetes import KubernetesStore

@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from muster.access.credentials import Credential, Credentials, FileCredentials
+from muster.access.kubeconfig import Cluster
 from muster.api import coordination, core, errors, kueue, raw
 from muster.api.objects import Key
 from muster.api.ownership import CLASS_LABEL, OURS, Ownership, Unlabelled
-from muster.store.credentials import Credential, Credentials, FileCredentials
-from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import (
     Bind,

@@ -14,10 +14,10 @@ import pytest
 from tests.e2e.kubectl_runner import Kubectl, require_kubectl
 from tests.kubernetes.machines import Machines
 
+from muster.access import kubeconfig
+from muster.access.kubeconfig import Cluster
 from muster.api import core
 from muster.api.objects import Key
-from muster.store import kubeconfig
-from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Create, Delete, Selection, write_one
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.e2e.kubectl_runner import Kubectl
 
+from muster.access.kubeconfig import Cluster
 from muster.api import batch, core, errors
 from muster.api.kueue import names as kueue_names
 from muster.api.objects import Key
@@ -16,7 +17,6 @@ from muster.assembly import clustered
 from muster.assembly.admission import WebhookSettings
 from muster.assembly.clustered import ControllerSettings, Running
 from muster.deploying import kinds, names
-from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Create, Delete, Options, write_one
 

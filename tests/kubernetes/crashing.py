@@ -20,10 +20,10 @@ from tests.e2e.cli_platform import ROOT
 from tests.e2e.kubectl_runner import KUBECTL
 from tests.kubernetes.machines import Machines
 
+from muster.access import kubeconfig
 from muster.api import core, kueue, volcano
 from muster.api.kinds import Kind
 from muster.api.raw import Document
-from muster.store import kubeconfig
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Create, Selection, Written, write_one
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import uvloop
 
+from muster.access import kubeconfig
 from muster.assembly import clustered
 from muster.assembly.admission import WebhookSettings
 from muster.assembly.clustered import ControllerSettings
 from muster.runtime import collector
-from muster.store import kubeconfig
 
 _LEASE_SECONDS = 4
 

@@ -11,11 +11,11 @@ from tests.e2e.kubectl_runner import Kubectl
 from tests.kubernetes.controllers import CONFIGURATIONS, controlling, define, until
 from tests.kubernetes.machines import Machines
 
+from muster.access.kubeconfig import Cluster
 from muster.api.objects import Key
 from muster.api.raw import Document
 from muster.assembly.clustered import Running
 from muster.deploying import names
-from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Create, Delete, write_one
 

@@ -16,9 +16,9 @@ from tests.e2e.cli_platform import MUSTER, end
 from tests.kubernetes.machines import Machines
 from tests.kubernetes.own_planes import Plane, own_plane
 
+from muster.access import kubeconfig
 from muster.deploying import names, permissions
 from muster.deploying.permissions import Grant
-from muster.store import kubeconfig
 from muster.store.kubernetes import KubernetesStore
 
 ACCOUNT = f"system:serviceaccount:{names.NAMESPACE}:{names.CONTROLLER}"

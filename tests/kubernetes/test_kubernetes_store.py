@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from muster.access import kubeconfig
+from muster.access.kubeconfig import Cluster
 from muster.api import core, errors, policy, raw
 from muster.api.kinds import Kind
 from muster.api.meta import Resource
 from muster.api.objects import Key
-from muster.store import kubeconfig
-from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import (
     Bind,

@@ -22,12 +22,12 @@ from tests.kubernetes.controllers import define
 from tests.kubernetes.machines import Machines
 from tests.kubernetes.served import Served, as_server, require_client, serving
 
+from muster.access.kubeconfig import Cluster
 from muster.agent.logs import LogOptions
 from muster.api import core
 from muster.api.objects import Key
 from muster.server.cluster_logs import ClusterLogs
 from muster.store.connection import Connection
-from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Delete, Selection
 

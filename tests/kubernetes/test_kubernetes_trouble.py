@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from muster.access import kubeconfig
+from muster.access.kubeconfig import Cluster
 from muster.api import core, errors, raw
 from muster.api.kinds import Kind
 from muster.api.meta import Resource
 from muster.api.objects import Key
 from muster.runtime.clock import SystemClock
 from muster.runtime.informers import Informer
-from muster.store import kubeconfig
 from muster.store.connection import Connection, Response
-from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Create, Delete, Refused, Selection, Write, Written
 from muster.testing.stores import config_map

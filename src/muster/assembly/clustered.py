@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from muster.access.kubeconfig import Cluster
 from muster.api import batch, kubeflow, kueue, muster, storage, volcano
 from muster.api.kinds import Kind
 from muster.api.ownership import EVERYTHING, Ownership, Unlabelled
@@ -39,7 +40,6 @@ from muster.server.admission.reviewing import SCHEDULER, Completing
 from muster.server.listening import listening
 from muster.server.probing import Probes
 from muster.settings.sections import PlatformSettings
-from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Store
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from muster.access.kubeconfig import Cluster
 from muster.agent import certificates, cgroups, kubelet, registration
 from muster.agent.asking import ClusterQuestions
 from muster.agent.host_process import HostProcessRuntime
@@ -23,7 +24,6 @@ from muster.runtime.clock import SystemClock
 from muster.runtime.supervision import supervise
 from muster.server.listening import listening
 from muster.store.connection import Connection
-from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Store
 

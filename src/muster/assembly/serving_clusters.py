@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
+from muster.access.kubeconfig import Cluster
 from muster.api.ownership import EVERYTHING, Ownership
 from muster.assembly.configured import Policies, ServeSettings
 from muster.assembly.platform import ForeignCluster, Objects, Tokens
@@ -18,7 +19,6 @@ from muster.server.admission.reviewing import SCHEDULER
 from muster.server.app import App, ObjectsElsewhere, Version
 from muster.server.cluster_logs import ClusterLogs
 from muster.store.connection import Connection
-from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
 from muster.version import VERSION
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from muster.access import kubeconfig
 from muster.agent import tokens
 from muster.api import errors, raw
 from muster.assembly import joining, joining_clusters
@@ -15,7 +16,6 @@ from muster.assembly.machines import NodeSettings
 from muster.cli import starting
 from muster.cli.session import Session
 from muster.sdk import config, trusting
-from muster.store import kubeconfig
 
 _LOOPBACK = "127.0.0.1"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 from click.decorators import FC
 
+from muster.access import kubeconfig
+from muster.access.kubeconfig import Cluster
 from muster.api.ownership import Unlabelled
 from muster.deploying import names
-from muster.store import kubeconfig
-from muster.store.kubeconfig import Cluster
 
 _OPTIONS = (
     click.option(

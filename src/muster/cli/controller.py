@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import click
 
+from muster.access import kubeconfig
+from muster.access.kubeconfig import Cluster
 from muster.api import errors, raw
 from muster.api.ownership import Ownership, Unlabelled
 from muster.assembly import clustered
@@ -11,8 +13,6 @@ from muster.assembly.admission import WebhookSettings
 from muster.assembly.clustered import ControllerSettings, Running
 from muster.cli import clusters, configuring, starting
 from muster.deploying import names
-from muster.store import kubeconfig
-from muster.store.kubeconfig import Cluster
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  a pod's own address, which the cluster asks by
 _HERE = "127.0.0.1"

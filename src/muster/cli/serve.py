@@ -2,6 +2,7 @@
 
 import click
 
+from muster.access import kubeconfig
 from muster.api import errors, raw
 from muster.api.ownership import Ownership, Unlabelled
 from muster.assembly import embedded
@@ -15,7 +16,6 @@ from muster.cli.up import show_banner
 from muster.deploying import names
 from muster.sdk import config
 from muster.settings.sections import PlatformSettings
-from muster.store import kubeconfig
 
 
 @click.command()

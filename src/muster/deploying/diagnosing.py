@@ -6,6 +6,7 @@ One look at each thing; what cannot be looked at is a finding, and the rest goes
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final
 
+from muster.access.kubeconfig import Cluster
 from muster.api import coordination, core, errors, kueue, selectors
 from muster.api.errors import ApiError
 from muster.api.kinds import Kind
@@ -15,7 +16,6 @@ from muster.api.raw import Document
 from muster.deploying import judging, kinds, manifests, names, reaching, surroundings
 from muster.deploying.findings import Finding, fail, ok, warn
 from muster.runtime.clock import Clock
-from muster.store.kubeconfig import Cluster
 from muster.store.protocol import Create, Options, Refused, Selection, Store, write_one
 
 _MOST_PODS: Final = 500

@@ -4,15 +4,16 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from muster.access import kubeconfig
+from muster.access.kubeconfig import Cluster
 from muster.api import raw, status
 from muster.api.kinds import Kind
 from muster.api.meta import Instant
 from muster.api.ownership import Ownership
 from muster.api.raw import Document
 from muster.api.selectors import LabelSelector
-from muster.store import kubeconfig, wire
+from muster.store import wire
 from muster.store.connection import Connection
-from muster.store.kubeconfig import Cluster
 from muster.store.kubernetes import KubernetesStore
 
 

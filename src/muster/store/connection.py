@@ -17,9 +17,9 @@ import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from muster.access.credentials import Credential, Credentials
 from muster.api import errors
 from muster.store import wire
-from muster.store.credentials import Credential, Credentials
 
 AT_ONCE: Final = 32
 """Requests under way at the same time, watches apart: more would only wait at the server, or be sent away by it."""
@@ -89,7 +89,7 @@ class Connection:
     async def _ask(self, request: wire.Request) -> Response:
         tries = 1
         while True:
-            credential = await self._credentials.current()
+            credential = await self._credential()
             response = await self._ask_once(request, credential)
             pause = await self._pause(response, credential, tries)
             if pause is None:
@@ -101,7 +101,7 @@ class Connection:
     async def follow(self, path: str, query: str) -> AsyncIterator["Stream"]:
         """An answer without an end."""
         request = wire.Request("GET", path, query=query)
-        credential = await self._credentials.current()
+        credential = await self._credential()
         try:
             async with self._open(request, credential, _WATCH_TIMEOUT) as response:
                 if response.status == 401:
@@ -109,6 +109,11 @@ class Connection:
                 yield Stream(response)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _unavailable(error) from error
+
+    async def _credential(self) -> Credential:
+        known = self._credentials.known()
+        # Asking takes a plugin's time, and must not stop everything else here.
+        return known if known is not None else await asyncio.to_thread(self._credentials.current)
 
     async def _ask_once(self, request: wire.Request, credential: Credential) -> Response:
         try:
@@ -142,7 +147,7 @@ class Connection:
         """How long to wait before the request is sent again. None: the answer stands."""
         if response.status == 401 and tries == 1:
             self._credentials.forget(credential)
-            return None if await self._credentials.current() is credential else 0.0
+            return None if await self._credential() is credential else 0.0
         after = response.headers.get("Retry-After", "")
         if not after.isdigit() or tries >= _MOST_TRIES or not _was_turned_away(response):
             return None

@@ -6,9 +6,9 @@ A patch names the version that it was based on in a header, and every write is a
 import ssl
 from dataclasses import replace
 
+from muster.access.credentials import Credential, FileCredentials
 from muster.store import wire
 from muster.store.connection import Connection, Response
-from muster.store.credentials import Credential, FileCredentials
 from muster.store.protocol import Patch, Selection, Write, Written
 from muster.store.remote import RemoteStore
 

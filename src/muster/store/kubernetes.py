@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from muster.access.kubeconfig import Cluster
 from muster.api import errors, ownership, raw
 from muster.api.kinds import Kind
 from muster.api.objects import Object
@@ -20,7 +21,6 @@ from muster.api.ownership import Ownership
 from muster.api.raw import JSON, Document
 from muster.store import wire
 from muster.store.connection import Connection, Response
-from muster.store.kubeconfig import Cluster
 from muster.store.protocol import (
     Apply,
     Bind,

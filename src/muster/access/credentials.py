@@ -1,13 +1,15 @@
 """What a request to a Kubernetes API server carries to be let in, kept fresh.
 
 Tokens and certificates in files are rotated under us, and a plugin's answer ends at a time that it names. So nobody
-keeps a credential: each request asks for the current one, which costs nothing until something has changed.
+keeps a credential: each request asks for the current one, which costs nothing until something has changed. Clients of
+every kind use this, so nothing here needs an event loop.
 """
 
-import asyncio
 import logging
 import os
 import ssl
+import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +41,15 @@ class Credential:
 
 
 class Credentials(Protocol):
-    async def current(self) -> Credential: ...
+    """May be used from many threads."""
+
+    def known(self) -> Credential | None:
+        """The current one; None where somebody has to be asked for it."""
+        ...
+
+    def current(self) -> Credential:
+        """The same, but asks, which may take a minute. Raises Unauthorized, or Unavailable."""
+        ...
 
     def forget(self, credential: Credential) -> None:
         """The server does not take it any more."""
@@ -61,10 +71,13 @@ class FileCredentials:
         self._credential = load()
         self._look_at = now() + _LOOK_SECONDS
 
-    async def current(self) -> Credential:
+    def known(self) -> Credential:
         if self._files and self._now() >= self._look_at:
             self._look()
         return self._credential
+
+    def current(self) -> Credential:
+        return self.known()
 
     def forget(self, credential: Credential) -> None:
         if credential is self._credential:
@@ -126,23 +139,35 @@ class PluginCredentials:
         self._plugin = plugin
         self._dress = dress
         self._now = now
-        self._credential: Credential | None = None
-        self._ends_at: float | None = None
+        self._answer: _Answer | None = None
         # A plugin may ask a person, or a service that counts: one at a time, and the others take what it gets.
-        self._turn = asyncio.Lock()
+        self._turn = threading.Lock()
 
-    async def current(self) -> Credential:
-        async with self._turn:
-            if self._credential is None or (self._ends_at is not None and self._now() >= self._ends_at):
-                answer = await _ask(self._plugin)
-                self._ends_at = _end(self._plugin, answer)
-                self._credential = self._dress(answer.token, answer.client_certificate_data, answer.client_key_data)
-            return self._credential
+    def known(self) -> Credential | None:
+        answer = self._answer
+        if answer is None or (answer.ends_at is not None and self._now() >= answer.ends_at):
+            return None
+        return answer.credential
+
+    def current(self) -> Credential:
+        with self._turn:
+            found = self.known()
+            if found is None:
+                said = _ask(self._plugin)
+                found = self._dress(said.token, said.client_certificate_data, said.client_key_data)
+                self._answer = _Answer(found, _end(self._plugin, said))
+            return found
 
     def forget(self, credential: Credential) -> None:
         # Many requests find out at once: what was renewed for the first of them is good for the others.
-        if credential is self._credential:
-            self._credential = None
+        if self._answer is not None and credential is self._answer.credential:
+            self._answer = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    credential: Credential
+    ends_at: float | None
 
 
 def _end(plugin: Plugin, answer: _PluginStatus) -> float | None:
@@ -155,37 +180,30 @@ def _end(plugin: Plugin, answer: _PluginStatus) -> float | None:
         raise errors.Unauthorized(message) from error
 
 
-async def _ask(plugin: Plugin) -> _PluginStatus:
+def _ask(plugin: Plugin) -> _PluginStatus:
     spec: Document = {"interactive": False}
     if plugin.cluster is not None:
         spec["cluster"] = plugin.cluster
     asked = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": spec}
     environment = {**os.environ, **plugin.environment, "KUBERNETES_EXEC_INFO": raw.encode(asked).decode()}
     try:
-        process = await asyncio.create_subprocess_exec(
-            plugin.command,
-            *plugin.arguments,
+        done = subprocess.run(
+            [plugin.command, *plugin.arguments],
             env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PLUGIN_SECONDS,
+            check=False,
         )
     except OSError as error:
         hint = f"\n{plugin.hint}" if plugin.hint else ""
         raise errors.Unauthorized(f"the credential plugin {plugin.command} cannot be run: {error}{hint}") from error
-    try:
-        async with asyncio.timeout(_PLUGIN_SECONDS):
-            out, complaints = await process.communicate()
-    except TimeoutError as error:
+    except subprocess.TimeoutExpired as error:
         raise errors.Unavailable(f"the credential plugin {plugin.command} took over {_PLUGIN_SECONDS:.0f} s") from error
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        said = complaints[-_MOST_STDERR:].decode(errors="replace").strip()
-        raise errors.Unavailable(f"the credential plugin {plugin.command} ended with {process.returncode}: {said}")
-    return _read_answer(plugin, out)
+    if done.returncode:
+        said = done.stderr[-_MOST_STDERR:].decode(errors="replace").strip()
+        raise errors.Unavailable(f"the credential plugin {plugin.command} ended with {done.returncode}: {said}")
+    return _read_answer(plugin, done.stdout)
 
 
 def _read_answer(plugin: Plugin, out: bytes) -> _PluginStatus:

@@ -18,8 +18,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
-from muster.api import errors, raw
-from muster.store.credentials import (
+from muster.access.credentials import (
     PLUGIN_VERSIONS,
     Credential,
     Credentials,
@@ -28,6 +27,7 @@ from muster.store.credentials import (
     Plugin,
     PluginCredentials,
 )
+from muster.api import errors, raw
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from muster.access import kubeconfig
+from muster.access.kubeconfig import Cluster
 from muster.api import errors, raw
-from muster.store import kubeconfig
-from muster.store.kubeconfig import Cluster
 
 AUTHORITY = trustme.CA()
 
@@ -41,25 +41,25 @@ def read(path: Path, content: dict, context: str = "") -> Cluster:
     return kubeconfig.read(path, context)
 
 
-async def headers(cluster: Cluster) -> list[tuple[str, str]]:
-    return list((await cluster.credentials.current()).headers)
+def headers(cluster: Cluster) -> list[tuple[str, str]]:
+    return list(cluster.credentials.current().headers)
 
 
-async def tls(cluster: Cluster) -> ssl.SSLContext:
-    found = (await cluster.credentials.current()).tls
+def tls(cluster: Cluster) -> ssl.SSLContext:
+    found = cluster.credentials.current().tls
     assert found is not None
     return found
 
 
-async def test_a_token_is_sent_as_bearer(path):
+def test_a_token_is_sent_as_bearer(path):
     cluster = read(path, config(user={"token": "secret"}))
     assert cluster.url == "https://cluster.example:6443"
     assert cluster.namespace == "default"
-    assert await headers(cluster) == [("Authorization", "Bearer secret")]
-    assert (await tls(cluster)).verify_mode is ssl.CERT_REQUIRED
+    assert headers(cluster) == [("Authorization", "Bearer secret")]
+    assert tls(cluster).verify_mode is ssl.CERT_REQUIRED
 
 
-async def test_a_context_has_its_namespace_and_can_be_chosen(path):
+def test_a_context_has_its_namespace_and_can_be_chosen(path):
     other = {"name": "there", "context": {"cluster": "c", "user": "u", "namespace": "team"}}
     contexts = [{"name": "here", "context": {"cluster": "c"}}, other]
     assert read(path, config(contexts=contexts), "there").namespace == "team"
@@ -67,21 +67,21 @@ async def test_a_context_has_its_namespace_and_can_be_chosen(path):
         read(path, config(contexts=contexts), "nowhere")
 
 
-async def test_a_context_without_a_user_is_nobody(path):
-    assert await headers(read(path, config(contexts=[{"name": "here", "context": {"cluster": "c"}}]))) == []
+def test_a_context_without_a_user_is_nobody(path):
+    assert headers(read(path, config(contexts=[{"name": "here", "context": {"cluster": "c"}}]))) == []
 
 
-async def test_a_password_stands_in_its_field_or_in_the_address(path):
+def test_a_password_stands_in_its_field_or_in_the_address(path):
     basic = [("Authorization", f"Basic {encoded(b'ann:p@ss')}")]
-    assert await headers(read(path, config(user={"username": "ann", "password": "p@ss"}))) == basic
+    assert headers(read(path, config(user={"username": "ann", "password": "p@ss"}))) == basic
     cluster = read(path, config({"server": "http://ann:p%40ss@127.0.0.1:80/k8s/"}))
-    assert (cluster.url, await headers(cluster)) == ("http://127.0.0.1:80/k8s", basic)
-    assert (await cluster.credentials.current()).tls is None
+    assert (cluster.url, headers(cluster)) == ("http://127.0.0.1:80/k8s", basic)
+    assert cluster.credentials.current().tls is None
 
 
-async def test_a_user_can_act_as_another(path):
+def test_a_user_can_act_as_another(path):
     user = {"token": "t", "as": "bob", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"scope": ["x"]}}
-    assert (await headers(read(path, config(user=user))))[1:] == [
+    assert headers(read(path, config(user=user)))[1:] == [
         ("Impersonate-User", "bob"),
         ("Impersonate-Uid", "7"),
         ("Impersonate-Group", "a"),
@@ -90,7 +90,7 @@ async def test_a_user_can_act_as_another(path):
     ]
 
 
-async def test_certificates_come_as_data_or_as_files_beside_the_config(path):
+def test_certificates_come_as_data_or_as_files_beside_the_config(path):
     leaf = AUTHORITY.issue_cert("client.example")
     chain, key, authority = leaf.cert_chain_pems[0].bytes(), leaf.private_key_pem.bytes(), AUTHORITY.cert_pem.bytes()
     (path.parent / "ca.pem").write_bytes(authority)
@@ -104,12 +104,12 @@ async def test_certificates_come_as_data_or_as_files_beside_the_config(path):
         {"client-certificate-data": encoded(chain), "client-key-data": encoded(key)},
     )
     for content in (as_files, as_data):
-        context = await tls(read(path, content))
+        context = tls(read(path, content))
         (trusted,) = context.get_ca_certs()
         assert trusted["subject"]
 
 
-async def test_what_is_wrong_is_named_with_file_and_field(path):
+def test_what_is_wrong_is_named_with_file_and_field(path):
     leaf = AUTHORITY.issue_cert("client.example")
     wrong = {
         r"clusters\[c\].cluster.server: expected https": config({"server": "cluster.example"}),
@@ -175,10 +175,10 @@ def test_the_usual_place_is_in_the_home_directory(tmp_path):
     assert kubeconfig.read(environment={"HOME": str(tmp_path)}).url == "https://cluster.example:6443"
 
 
-async def test_a_server_may_be_known_by_another_name_or_not_be_checked(path):
+def test_a_server_may_be_known_by_another_name_or_not_be_checked(path):
     cluster = read(path, config({"tls-server-name": "inside.example", "insecure-skip-tls-verify": True}))
     assert cluster.server_name == "inside.example"
-    assert (await tls(cluster)).verify_mode is ssl.CERT_NONE
+    assert tls(cluster).verify_mode is ssl.CERT_NONE
 
 
 # Inside of a pod
@@ -192,11 +192,11 @@ def account(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_a_pod_is_its_service_account(account):
+def test_a_pod_is_its_service_account(account):
     inside = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
     cluster = kubeconfig.in_cluster(account, inside)
     assert (cluster.url, cluster.namespace) == ("https://[fd00::1]:443", "muster-system")
-    assert await headers(cluster) == [("Authorization", "Bearer first")]
+    assert headers(cluster) == [("Authorization", "Bearer first")]
 
 
 def test_outside_of_a_pod_that_is_said(account):
@@ -232,18 +232,18 @@ def with_plugin(tmp_path: Path, *args: str, **more) -> dict:
     return config(user={"exec": plugin})
 
 
-async def test_a_plugin_is_asked_once_and_again_when_its_token_is_refused(path, tmp_path):
+def test_a_plugin_is_asked_once_and_again_when_its_token_is_refused(path, tmp_path):
     content = with_plugin(tmp_path, "-c", PLUGIN, str(tmp_path / "count"), provideClusterInfo=True)
     cluster = read(path, content)
     expected = "Bearer given-{}-https://cluster.example:6443"
-    first = await cluster.credentials.current()
+    first = cluster.credentials.current()
     assert list(first.headers) == [("Authorization", expected.format(1))]
-    assert await cluster.credentials.current() is first
+    assert cluster.credentials.current() is first
     cluster.credentials.forget(first)
-    second = await cluster.credentials.current()
+    second = cluster.credentials.current()
     assert list(second.headers) == [("Authorization", expected.format(2))]
     cluster.credentials.forget(first)
-    assert await cluster.credentials.current() is second
+    assert cluster.credentials.current() is second
 
 
 @pytest.mark.parametrize(
@@ -259,12 +259,12 @@ async def test_a_plugin_is_asked_once_and_again_when_its_token_is_refused(path, 
         ),
     ],
 )
-async def test_a_plugin_that_fails_says_why(path, tmp_path, script, error, message):
+def test_a_plugin_that_fails_says_why(path, tmp_path, script, error, message):
     with pytest.raises(error, match=message):
-        await read(path, with_plugin(tmp_path, "-c", script)).credentials.current()
+        read(path, with_plugin(tmp_path, "-c", script)).credentials.current()
 
 
-async def test_a_plugin_that_is_missing_tells_where_to_get_it(path, tmp_path):
+def test_a_plugin_that_is_missing_tells_where_to_get_it(path, tmp_path):
     content = with_plugin(tmp_path, command="./missing", installHint="get it from example.com")
     with pytest.raises(errors.Unauthorized, match=rf"(?s){path.parent}/missing cannot be run.*get it from example.com"):
-        await read(path, content).credentials.current()
+        read(path, content).credentials.current()

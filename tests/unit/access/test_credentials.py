@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from muster.access.credentials import Credential, FileCredentials, Plugin, PluginCredentials
 from muster.api import errors, timestamps
 from muster.api.meta import Instant
-from muster.store.credentials import Credential, FileCredentials, Plugin, PluginCredentials
 
 VERSION = "client.authentication.k8s.io/v1"
 
@@ -41,33 +41,33 @@ def put(path, text: str) -> None:
     os.replace(path.with_suffix(".new"), path)
 
 
-async def test_a_file_is_read_again_after_a_while(token, time):
+def test_a_file_is_read_again_after_a_while(token, time):
     credentials = from_file(token, time)
     put(token, "second")
-    assert (await credentials.current()).headers == (("Authorization", "first"),)
+    assert credentials.current().headers == (("Authorization", "first"),)
     time.now += 61
-    assert (await credentials.current()).headers == (("Authorization", "second"),)
+    assert credentials.current().headers == (("Authorization", "second"),)
 
 
-async def test_a_file_is_read_again_at_once_when_the_server_refuses_what_it_held(token, time):
+def test_a_file_is_read_again_at_once_when_the_server_refuses_what_it_held(token, time):
     credentials = from_file(token, time)
-    first = await credentials.current()
+    first = credentials.current()
     credentials.forget(first)
-    assert await credentials.current() is first
+    assert credentials.current() is first
     put(token, "second")
     credentials.forget(first)
-    assert (await credentials.current()).headers == (("Authorization", "second"),)
+    assert credentials.current().headers == (("Authorization", "second"),)
 
 
-async def test_a_file_that_is_missing_for_a_moment_does_no_harm(token, time, caplog):
+def test_a_file_that_is_missing_for_a_moment_does_no_harm(token, time, caplog):
     credentials = from_file(token, time)
     token.unlink()
     time.now += 61
-    assert (await credentials.current()).headers == (("Authorization", "first"),)
+    assert credentials.current().headers == (("Authorization", "first"),)
     assert "could not be read again" in caplog.text
     token.write_text("second")
     time.now += 61
-    assert (await credentials.current()).headers == (("Authorization", "second"),)
+    assert credentials.current().headers == (("Authorization", "second"),)
 
 
 def plugin(expiry: str) -> Plugin:
@@ -75,7 +75,7 @@ def plugin(expiry: str) -> Plugin:
     return Plugin(VERSION, sys.executable, ["-c", f"print({answer!r})"])
 
 
-async def test_a_plugin_is_asked_again_before_its_answer_ends(time):
+def test_a_plugin_is_asked_again_before_its_answer_ends(time):
     made = []
 
     def dress(token: str, certificate: str, key: str) -> Credential:
@@ -83,16 +83,16 @@ async def test_a_plugin_is_asked_again_before_its_answer_ends(time):
         return Credential()
 
     credentials = PluginCredentials(plugin(timestamps.to_text(Instant(2000.0))), dress, now=time)
-    await credentials.current()
+    credentials.current()
     time.now = 1969.0
-    await credentials.current()
+    credentials.current()
     assert made == [("t", "", "")]
     time.now = 1970.0
-    await credentials.current()
+    credentials.current()
     assert len(made) == 2
 
 
-async def test_an_end_that_is_no_time_is_named(time):
+def test_an_end_that_is_no_time_is_named(time):
     credentials = PluginCredentials(plugin("tomorrow"), lambda *_: Credential(), now=time)
     with pytest.raises(errors.Unauthorized, match=r"status\.expirationTimestamp"):
-        await credentials.current()
+        credentials.current()
