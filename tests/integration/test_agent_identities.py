@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from muster.agent import keeper
+from muster.agent import commands
 from muster.agent.devices import Grant
 from muster.agent.environment import ConfigMissing, Sources
 from muster.agent.host_process import HostProcessRuntime
@@ -184,6 +184,6 @@ async def test_who_asks_for_nothing_runs_as_the_agent(runtime: HostProcessRuntim
 
 def test_an_agent_without_rights_says_so() -> None:
     request = {"user": {"uid": SOMEBODY, "gid": GROUP, "groups": [GROUP]}, "argv": ["true"], "cwd": "/"}
-    code, reason, message = keeper._explain(request, {"stage": "user", "errno": 1})  # type: ignore[arg-type]
+    code, reason, message = commands.explain(request, {"stage": "user", "errno": 1})  # type: ignore[arg-type]
     assert (code, reason) == (128, "StartError")
     assert f"may not become user {SOMEBODY} and group {GROUP}: run it as root" in message

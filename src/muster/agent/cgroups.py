@@ -7,11 +7,11 @@ either, the caller falls back to rlimits. The keeper empties and removes a group
 
 import contextlib
 import os
-import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from muster.agent import processes
 from muster.agent.runtime import Limits
 
 PARENT = "muster"
@@ -85,14 +85,12 @@ def find(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/sel
     return CgroupsV1(bases.get("memory"), bases.get("cpu")) if bases else None
 
 
-def kill_and_remove(paths: Iterable[str]) -> None:
+def kill_and_remove(paths: Sequence[str]) -> None:
     """What a keeper would have done at the end, for one that was killed."""
-    for path in map(Path, paths):
+    processes.kill_cgroups(paths)
+    for path in paths:
         with contextlib.suppress(OSError):
-            for pid in map(int, (path / "cgroup.procs").read_text().split()):
-                os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(OSError):
-            path.rmdir()
+            os.rmdir(path)
 
 
 def _v2(base: Path) -> CgroupsV2 | None:

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import msgspec
 import psutil
 import pynvml
 
@@ -174,23 +173,6 @@ class Grant:
     """For each container that has any, those it sees; one that it has a share of comes last."""
     shares: Mapping[str, int] = field(default_factory=dict)
     """For each container that has a share: how many thousandths."""
-
-
-_decode_grant = msgspec.json.Decoder(Grant).decode
-
-
-def save_grant(path: Path, grant: Grant) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_bytes(msgspec.json.encode(grant))
-    os.replace(temporary, path)
-
-
-def saved_grant(path: Path) -> Grant | None:
-    """What a pod held; None where that was never written down whole."""
-    try:
-        return _decode_grant(path.read_bytes())
-    except (OSError, msgspec.MsgspecError):
-        return None
 
 
 class Ledger:

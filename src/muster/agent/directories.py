@@ -11,12 +11,14 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from muster.agent import devices
+import msgspec
+
 from muster.agent.devices import Grant
 from muster.api import core
 from muster.api.objects import Object
 
 MESSAGE_BYTES = 4096
+_decode_grant = msgspec.json.Decoder(Grant).decode
 
 
 def started_attempts(directory: Path) -> list[int]:
@@ -38,8 +40,16 @@ def saved_object(home: Path) -> Object | None:
         return None
 
 
+def save_grant(home: Path, grant: Grant) -> None:
+    write_whole(home / "devices.json", msgspec.json.encode(grant))
+
+
 def saved_grant(home: Path) -> Grant | None:
-    return devices.saved_grant(home / "devices.json")
+    """What the pod held; None where that was never written down whole."""
+    try:
+        return _decode_grant((home / "devices.json").read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def prune(directory: Path, number: int) -> None:

@@ -25,7 +25,7 @@ from typing import cast
 import msgspec
 import psutil
 
-from muster.agent import cgroups, keeper, logs, mounting
+from muster.agent import cgroups, commands, keeper, logs, mounting, processes
 from muster.agent.cgroups import Cgroups
 from muster.agent.logs import LogOptions
 from muster.agent.runtime import (
@@ -147,7 +147,7 @@ class HostProcessRuntime:
             return reply.exit.to_exit() if reply.exit is not None else Running(Instant(reply.started_at))
         raise Unlaunchable("the launcher of this node died twice; is something killing it?")
 
-    def _request(self, launch: Launch) -> "keeper.Request":
+    def _request(self, launch: Launch) -> "commands.Request":
         self._next_id += 1
         joined: list[str] = []
         rlimits: dict[str, int] = {}
@@ -226,7 +226,7 @@ class HostProcessRuntime:
 
     def _bury(self, attempt: Attempt, state: _State) -> _End:
         """A keeper vanished: end what it kept (at most one attempt may live) and write the end in its place."""
-        if state.boot == keeper.boot_id():
+        if state.boot == processes.boot_id():
             _kill_survivors(state)
         cgroups.kill_and_remove(state.cgroups)
         end = _End(
@@ -365,7 +365,7 @@ class _Launcher(asyncio.Protocol):
     async def ready(self) -> None:
         await self._ready.wait()
 
-    async def ask(self, request: "keeper.Request") -> _Reply:
+    async def ask(self, request: "commands.Request") -> _Reply:
         """The keeper's word on a launch. Raises ConnectionError where the launcher died first."""
         if self._transport is None or self.is_lost:
             raise ConnectionResetError("the launcher is gone")
@@ -453,10 +453,10 @@ def _read_end(attempt: Attempt) -> _End | None:
 
 def _is_same(pid: int, start: int, boot: str) -> bool:
     """Whether the process that was given this pid still has it."""
-    if boot != keeper.boot_id():
+    if boot != processes.boot_id():
         return False
     if start:
-        return keeper.process_start(pid) == start
+        return processes.start_of(pid) == start
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -14,7 +14,6 @@ from pathlib import Path
 import aiohttp
 
 from muster.agent import (
-    devices,
     directories,
     lifecycle,
     logs,
@@ -114,7 +113,7 @@ class PodWorker:
         """Write down whom this directory belongs to and what it holds."""
         self.home.mkdir(parents=True, exist_ok=True)
         directories.write_whole(self.home / "pod.json", self.object.raw)
-        devices.save_grant(self.home / "devices.json", self.grant)
+        directories.save_grant(self.home, self.grant)
 
     def admit(self) -> None:
         now = self._around.clock.now()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.agent import devices
+from muster.agent import devices, directories
 from muster.agent.devices import Claim, Gpu, Grant, Ledger, Machine, claim
 from muster.api import core
 from muster.cluster.amounts import GPU, GPU_MILLI
@@ -102,8 +102,8 @@ def test_a_shortage_is_worded_as_kubelets_do() -> None:
 def test_what_was_held_before_a_restart_is_held_again(tmp_path: Path) -> None:
     before = Ledger(MACHINE)
     taken(before, "x", a_claim(1))
-    devices.save_grant(tmp_path / "devices.json", taken(before, "a", a_claim(2, milli=(300,))))
-    held = devices.saved_grant(tmp_path / "devices.json")
+    directories.save_grant(tmp_path, taken(before, "a", a_claim(2, milli=(300,))))
+    held = directories.saved_grant(tmp_path)
     assert held is not None
     ledger = Ledger(MACHINE)
     assert ledger.restore("a", held).holdings == (Holding(1, 1000), Holding(2, 1000), Holding(3, 300))
@@ -115,8 +115,8 @@ def test_what_was_held_before_a_restart_is_held_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"gpus": {"main": [0]}}'])
 def test_what_was_not_written_whole_is_not_believed(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "devices.json").write_bytes(content)
-    assert devices.saved_grant(tmp_path / "devices.json") is None
-    assert devices.saved_grant(tmp_path / "missing.json") is None
+    assert directories.saved_grant(tmp_path) is None
+    assert directories.saved_grant(tmp_path / "missing") is None
 
 
 def test_a_container_sees_its_own_gpus_or_none() -> None:
