@@ -5,8 +5,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.conformance import cases
+from tests.conformance import cases, running
 from tests.conformance.adapters import ADAPTERS
+
+_SHOWN = 3
+"""How many failures of a suite are printed where all suites run."""
 
 
 def main(wanted: list[str]) -> int:
@@ -14,29 +17,28 @@ def main(wanted: list[str]) -> int:
         print(f"no cases at {cases.folder()}; set MUSTER_CONFORMANCE to the folder that has them", file=sys.stderr)
         return 2
     report: dict[str, dict[str, dict[str, int]]] = {}
-    failures = 0
-    for system, adapters in ADAPTERS.items():
+    for system in ADAPTERS:
         for suite in cases.suites(system):
-            if suite not in adapters or (wanted and suite not in wanted and system not in wanted):
-                continue
-            counts: Counter[str] = Counter()
-            for case in cases.read(system, suite):
-                outcome = cases.run(adapters[suite], case)
-                counts[type(outcome).__name__] += 1
-                if isinstance(outcome, cases.Failed) and (wanted or counts["Failed"] <= 3):
-                    print(f"  {system}/{suite}: {cases.title(case)}\n    {outcome.why[:600]}")
-            failures += counts["Failed"]
-            report.setdefault(system, {})[suite] = {
-                "passed": counts["Passed"],
-                "failed": counts["Failed"],
-                "not_applicable": counts["NotApplicable"],
-            }
+            if not wanted or suite in wanted or system in wanted:
+                report.setdefault(system, {})[suite] = _run(system, suite, sys.maxsize if wanted else _SHOWN)
+    if not report:
+        print(f"no suite of {', '.join(wanted or ADAPTERS)} at {cases.folder()}", file=sys.stderr)
+        return 2
     _show(report)
     if not wanted:
         path = Path("build/conformance.json")
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(report, indent=2) + "\n")
-    return 1 if failures else 0
+    return 1 if any(counts["failed"] for suites in report.values() for counts in suites.values()) else 0
+
+
+def _run(system: str, suite: str, shown: int) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for title, outcome in running.outcomes(system, suite):
+        counts[type(outcome).__name__] += 1
+        if isinstance(outcome, cases.Failed) and counts["Failed"] <= shown:
+            print(f"  {system}/{suite}: {title}\n    {outcome.why[:600]}")
+    return {"passed": counts["Passed"], "failed": counts["Failed"], "not_applicable": counts["NotApplicable"]}
 
 
 def _show(report: dict[str, dict[str, dict[str, int]]]) -> None:

@@ -4,7 +4,6 @@ The folder is `$MUSTER_CONFORMANCE`, else `shared/conformance` beside the checko
 project, and a user's clone has neither. An adapter knows suites and fields, never a case by its name.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -46,11 +45,12 @@ def suites(system: str) -> list[str]:
     return sorted(path.stem for path in (folder() / system).glob("*.jsonl"))
 
 
-def read(system: str, suite: str) -> Iterator[Case]:
-    with (folder() / system / f"{suite}.jsonl").open() as lines:
-        for line in lines:
+def lines(system: str, suite: str) -> Iterator[tuple[int, str]]:
+    """Each case of the suite with the number of its line, not yet decoded."""
+    with (folder() / system / f"{suite}.jsonl").open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
             if line.strip():
-                yield json.loads(line)
+                yield number, line
 
 
 def compare(what: str, found: object, wanted: object) -> Failed | None:
@@ -58,13 +58,6 @@ def compare(what: str, found: object, wanted: object) -> Failed | None:
     return None if found == wanted else Failed(f"{what}: found {found!r}, wanted {wanted!r}")
 
 
-def run(adapter: Adapter, case: Case) -> Outcome:
-    """An adapter that raises has failed the case: what the engine raises on valid input is a bug of ours."""
-    try:
-        return adapter(case)
-    except Exception as error:
-        return Failed(f"{type(error).__name__}: {error}")
-
-
 def title(case: Case) -> str:
-    return str(case.get("goTestName") or case.get("name") or case.get("case") or "?")
+    """What the case calls itself; empty where it does not."""
+    return str(case.get("goTestName") or case.get("name") or "")

@@ -10,3 +10,6 @@ ADAPTERS: Mapping[str, Adapters] = {
     "kueue": kueue.ADAPTERS,
     "volcano": volcano.ADAPTERS,
 }
+
+WITHOUT: Mapping[str, Mapping[str, str]] = {"volcano": volcano.WITHOUT}
+"""Suites that no adapter runs, and why."""

@@ -128,7 +128,7 @@ class Steps:
         existing = [
             pod for pod in self.case.get("existingPods") or () if names is None or pod["metadata"]["name"] in names
         ]
-        self.cluster = building.cluster_of({**self.case, "existingPods": existing})
+        self.cluster = building.cluster_of(self.case | {"existingPods": existing})
         self.existing = {info.key.name: info for info, _ in self.cluster.pods.values()}
         self.cycles: dict[str, tuple[PodInfo, object]] = {}
 

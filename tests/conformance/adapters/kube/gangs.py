@@ -1,5 +1,6 @@
 """Groups of pods: GangScheduling, PodGroupPodsCount and TopologyPlacementGenerator."""
 
+from dataclasses import replace
 from typing import Any
 
 from muster.api import core
@@ -33,6 +34,11 @@ def info(document: dict[str, Any]) -> PodInfo:
     return SHAPES.info(view(annotated(document)))
 
 
+def knows_trees(case: Case) -> bool:
+    """Whether the case knows groups of groups."""
+    return bool((case.get("featureGates") or {}).get("CompositePodGroup"))
+
+
 def group_of(document: dict[str, Any]) -> Group:
     return from_kubernetes(view(document, GROUP_KINDS[document["kind"]]))
 
@@ -41,14 +47,15 @@ def groups_of(case: Case) -> PodGroups:
     groups = PodGroups()
     for document in case.get("objects") or ():
         if document.get("kind") in GROUP_KINDS:
-            groups.put(group_of(document))
+            group = group_of(document)
+            groups.put(group if knows_trees(case) else replace(group, parent=None))
     for document in case.get("existingPods") or ():
         groups.bound(info(document), document["spec"]["nodeName"])
     return groups
 
 
 def plugin_of(case: Case, groups: PodGroups) -> GangScheduling:
-    return GangScheduling(groups, hierarchies=bool((case.get("featureGates") or {}).get("CompositePodGroup")))
+    return GangScheduling(groups, hierarchies=knows_trees(case))
 
 
 def hint(case: Case) -> Outcome:

@@ -19,7 +19,6 @@ from muster.placement.plugins.default_preemption import (
     Evictions,
     worded_for_gang,
 )
-from muster.placement.plugins.resources_fit import NodeResourcesFit
 from muster.placement.preempting import (
     Candidate,
     GangPreemption,
@@ -146,7 +145,7 @@ def best_candidate(case: Case) -> Outcome:
 def custom_selection(case: Case) -> Outcome:
     described = case["knobs"].get("isEligibleVictim")
     rules = {"may_evict": eligibility(described["$fn"], described["args"])} if described else {}
-    found = candidates_of(case, Scene(case, plugins_of(case, NodeResourcesFit())), **rules)
+    found = candidates_of(case, Scene(case, plugins_of(case, "NodeResourcesFit")), **rules)
     names = {candidate.node: sorted(victim.key.name for victim in candidate.victims) for candidate in found}
     return compare("candidates", names, case["expect"]["candidates"]) or Passed()
 
@@ -167,7 +166,7 @@ def eligibility(name: str, args: Sequence[Any]) -> Callable[[Victim, str, PodInf
 def custom_ordering(case: Case) -> Outcome:
     described = case["knobs"].get("moreImportantVictim")
     rules = {"is_more_important": ORDERS[described["$fn"]]} if described else {}
-    found = candidates_of(case, Scene(case, plugins_of(case, NodeResourcesFit())), **rules)
+    found = candidates_of(case, Scene(case, plugins_of(case, "NodeResourcesFit")), **rules)
     victims = [victim.key.name for candidate in found for victim in candidate.victims]
     wanted = case["expect"]["victims"]
     if any(document["kind"] in GROUP_KINDS for document in case.get("objects") or ()):
@@ -215,7 +214,7 @@ def eligible(case: Case) -> Outcome:
 
 
 def victims_on_node(case: Case) -> Outcome:
-    scene = Scene(case, plugins_of(case, NodeResourcesFit()))
+    scene = Scene(case, plugins_of(case, "NodeResourcesFit"))
     pod = scene.info(case["pod"])
     with Trial(scene.cluster) as trial:
         slot = scene.cluster.slots[case["knobs"]["mainNode"]]
@@ -233,7 +232,7 @@ def victims_on_node(case: Case) -> Outcome:
 
 def pre_enqueue(case: Case) -> Outcome:
     """A preemption that was started and goes on keeps those it is for out of the queue."""
-    scene = Scene(case, plugins_of(case, NodeResourcesFit()))
+    scene = Scene(case, plugins_of(case, "NodeResourcesFit"))
     gang, evictions = case["knobs"].get("podGroupInfo"), Evictions()
     trigger = scene.info(case["knobs"]["podToTriggerPreemption"])
     plugin = DefaultPreemption(args_of(case), scene.groups, evictions)

@@ -26,6 +26,7 @@ from muster.placement.preempting import Budgets, Candidate, ExtenderFailed, Opti
 from muster.placement.profiles import Profile
 from tests.conformance.adapters.kube.building import view
 from tests.conformance.adapters.kube.gangs import GROUP_KINDS, annotated, group_of
+from tests.conformance.adapters.kube.resources import gates_of
 from tests.conformance.cases import Case
 
 
@@ -154,33 +155,40 @@ class SkipsDeferred(Made):
         return Prepared(SKIP) if pod.has_deferred_resize else Prepared()
 
 
-PLUGINS: Mapping[str, Callable[[], Plugin]] = {
-    "NodeResourcesFit": NodeResourcesFit,
-    "InterPodAffinity": InterPodAffinity,
-    "PodTopologySpread": PodTopologySpread,
-    "NodeAffinity": NodeAffinity,
-    "NodeName": NodeName,
-    "NodePorts": NodePorts,
-    "NodeUnschedulable": NodeUnschedulable,
-    "TaintToleration": TaintToleration,
-    "test-plugin": FailsToFollow,
-    "skip-on-deferred": SkipsDeferred,
-    "TrueFilter": lambda: Made(lambda _pod, _node, _cluster: False),
-    "FalseFilter": lambda: Made(lambda _pod, _node, _cluster: True),
-    "MatchFilter": lambda: Made(lambda pod, node, _cluster: pod.key.name != node),
+def _fit(case: Case) -> Plugin:
+    return NodeResourcesFit(gates=gates_of(case))
+
+
+def _in_tree(make: Callable[..., Plugin]) -> Callable[[Case], Plugin]:
+    return lambda case: make(resize_preemption=gates_of(case).resize_preemption)
+
+
+PLUGINS: Mapping[str, Callable[[Case], Plugin]] = {
+    "NodeResourcesFit": _fit,
+    "InterPodAffinity": _in_tree(InterPodAffinity),
+    "PodTopologySpread": _in_tree(PodTopologySpread),
+    "NodeAffinity": _in_tree(NodeAffinity),
+    "NodeName": lambda _case: NodeName(),
+    "NodePorts": _in_tree(NodePorts),
+    "NodeUnschedulable": _in_tree(NodeUnschedulable),
+    "TaintToleration": _in_tree(TaintToleration),
+    "test-plugin": lambda _case: FailsToFollow(),
+    "skip-on-deferred": lambda _case: SkipsDeferred(),
+    "TrueFilter": lambda _case: Made(lambda _pod, _node, _cluster: False),
+    "FalseFilter": lambda _case: Made(lambda _pod, _node, _cluster: True),
+    "MatchFilter": lambda _case: Made(lambda pod, node, _cluster: pod.key.name != node),
 }
 DECIDE_NOTHING = ("PrioritySort", "DefaultBinder")
 
 
-def plugins_of(case: Case, *more: Plugin) -> list[Plugin]:
-    """Those that the case enables anywhere, each once, then `more`."""
+def plugins_of(case: Case, *more: str) -> list[Plugin]:
+    """Those that the case enables anywhere, then `more`, each once."""
     knobs = case.get("knobs") or {}
     names = [name.split(" ")[0] for name in knobs.get("plugins") or ()]
     extra = knobs.get("extraPlugins") or ()
     for entry in [extra] if isinstance(extra, dict) else extra:
         names += [name for enabled in entry["enable"].values() for name in enabled]
-    made = {name: PLUGINS[name]() for name in names if name not in DECIDE_NOTHING}
-    return [*made.values(), *(plugin for plugin in more if plugin.name not in made)]
+    return [PLUGINS[name](case) for name in dict.fromkeys((*names, *more)) if name not in DECIDE_NOTHING]
 
 
 class AgreesTo:

@@ -41,7 +41,7 @@ def plugin(case: Case) -> PodTopologySpread | list[Any]:
 def cluster_of(case: Case) -> ClusterState:
     knobs = case.get("knobs") or {}
     others = [*(knobs.get("failedNodes") or ()), *(knobs.get("otherNodes") or ())]
-    cluster = building.cluster_of({**case, "nodes": [*(case.get("nodes") or ()), *others]})
+    cluster = building.cluster_of(case | {"nodes": [*(case.get("nodes") or ()), *others]})
     for found in case.get("objects") or ():
         _add_selector(cluster, found)
     return cluster

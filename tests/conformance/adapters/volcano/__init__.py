@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 
+from tests.conformance.adapters.volcano import limits
 from tests.conformance.cases import Adapter, Adapters
 
 
@@ -14,3 +15,17 @@ def _collected() -> dict[str, Adapter]:
 
 
 ADAPTERS: Adapters = _collected()
+
+WITHOUT: dict[str, str] = {
+    "cdp": "Muster keeps nobody from being evicted for a time after he was placed",
+    "gangpreempt": limits.MOST_DOMAINS,
+    "gangreclaim": limits.MOST_DOMAINS,
+    "nodegroup": "a Queue's `affinity` to groups of nodes: Muster binds queues to nodes by flavors",
+    "numa_aware": "Muster does not see the NUMA nodes of a machine: its kubelet or agent places within it",
+    "resource_strategy_fit": "a score of Volcano's that Muster does not have",
+    "shuffle": limits.PLUGIN,
+    "sla": "Muster knows no time by which a job must be let in",
+    "task_topology": "affinity between tasks of a job is said with pod affinity, not with annotations of their group",
+    "tdm": "Muster knows no nodes that are lent for some hours of the day",
+    "usage": "Muster does not see the load of machines: what pods take of a node is what they ask for",
+}

@@ -38,6 +38,7 @@ IN_VAIN = (
     "happens is placed"
 )
 UNCOMPARED = "the Go test compares nothing: it returns before it looks at what is expected"
+MOST_DOMAINS = "bounds how many domains an action tries; Muster tries all that could hold the gang"
 PLUGIN = "a plugin that exists only in Volcano's test"
 
 

@@ -18,7 +18,7 @@ def _is_let_in(case: Case) -> Outcome:
     if case.get("checks"):
         return queue_sessions.run(case)
     twins = [twin for group in case["podGroups"] for twin in (group, _twin(group))]
-    world = QuotaWorld({**case, "podGroups": twins})
+    world = QuotaWorld(case | {"podGroups": twins})
     admitted = {part.job for part in world.decide().admitted}
     found = all(key_of(_twin(group)) in admitted for group in case["podGroups"])
     return compare("let in", found, case["row"]["expectedEnqueueAble"]) or Passed()

@@ -39,7 +39,7 @@ class QueueSession:
         admitted = self.quota.decide().admitted
         gone = set(self.evicted)
         pods = [_bound(pod, self.binds) for pod in case["pods"] if key_of(pod) not in gone]
-        second = Session({**case, "pods": pods}, {pod for part in admitted for pod in part.pod_keys})
+        second = Session(case | {"pods": pods}, {pod for part in admitted for pod in part.pod_keys})
         self.promised |= {**second.binds, **second.promised}
         self.evicted += second.evicted
 

@@ -58,4 +58,4 @@ def _is_in_vain(case: Case, expected: list[str]) -> bool:
     pods = [pod for pod in case["pods"] if key_of(pod) not in expected]
     gang = {"plugins": [{"name": "gang", "enableJobReady": True, "enableJobPipelined": True}]}
     tiers = [gang, *(case.get("tiers") or ())]
-    return not Session({**case, "pods": pods, "tiers": tiers, "actions": ["allocate"]}).binds
+    return not Session(case | {"pods": pods, "tiers": tiers, "actions": ["allocate"]}).binds

@@ -135,7 +135,7 @@ def _asking_nothing(case: Case) -> Case:
         containers = [{**container, "resources": {}} for container in pod["spec"]["containers"]]
         return {**pod, "spec": {**pod["spec"], "containers": containers}}
 
-    return {**case, "pods": [bare(pod) for pod in case["pods"]]}
+    return case | {"pods": [bare(pod) for pod in case["pods"]]}
 
 
 def budgets(case: Case) -> Outcome:
