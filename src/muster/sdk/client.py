@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from muster.api import errors, raw, status
+from muster.api import errors, raw, status, visibility
 from muster.api.raw import JSON, Document
 from muster.sdk import config, reading, resources, trusting, watching
 from muster.sdk.resources import EVERYTHING, Catalog, Resource, Selection
-from muster.sdk.transport import HttpTransport, Reply, Request, Stream, Transport, lines
+from muster.sdk.transport import Reply, Request, Stream, Transport, lines
 from muster.sdk.watching import Change, Watching
 
 MANAGER = "muster"
@@ -27,6 +27,8 @@ _PATCH_TYPES: Mapping[PatchKind, str] = {
     "json": "application/json-patch+json",
     "strategic": "application/strategic-merge-patch+json",
 }
+_EXPLAINED = Resource(visibility.GROUP, visibility.VERSION, "workloads", "Workload")
+_SCHEDULERS = Resource(visibility.GROUP, visibility.VERSION, "schedulers", "Scheduler", namespaced=False)
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -62,10 +64,7 @@ class Client:
     ) -> None:
         self.connection = connection or config.connection()
         self.manager = manager
-        found = self.connection
-        self._transport = transport or HttpTransport(
-            found.server, found.token, tls=trusting.context(found.server, found.trust)
-        )
+        self._transport = transport or trusting.transport(self.connection)
         self._catalog: Catalog | None = None
 
     @property
@@ -229,16 +228,14 @@ class Client:
 
     def decisions(self) -> bytes:
         """The scheduler's log of decisions: an entry a line."""
-        reply = self._transport.exchange(Request("GET", "/apis/muster.dev/decisions"))
-        if reply.status >= 400:
-            raise _error(reply)
-        return reply.body
+        path = _SCHEDULERS.path(None, visibility.SCHEDULER, "decisions")
+        return self._exchange(Request("GET", path)).body
 
     def explain(self, workload: str, namespace: str | None = None) -> Document:
         """Why a Workload waits: what is missing where, who holds it, what was tried, how many are ahead. Raises
         NotFound."""
-        inside = resources.WORKLOADS.path(namespace or self.namespace, workload, "explanation")
-        return self._read(Request("GET", inside.replace(resources.WORKLOADS.api_version, "muster.dev/v1", 1)))
+        path = _EXPLAINED.path(namespace or self.namespace, workload, "explanation")
+        return self._read(Request("GET", path))
 
     def open_log(self, pod: str, namespace: str | None = None, options: LogOptions | None = None) -> Stream:
         """The log as a stream that another thread can close."""
@@ -265,18 +262,35 @@ class Client:
         return resource.path(self._inside(resource, namespace), name)
 
     def _read(self, request: Request) -> Document:
-        return _document(self._transport.exchange(request))
+        return raw.decode_object(self._exchange(request).body)
+
+    def _exchange(self, request: Request) -> Reply:
+        reply = self._transport.exchange(request)
+        if reply.status >= 400:
+            raise self._refusal(request, reply)
+        return reply
 
     def _write(self, request: Request) -> Document:
         headers = {"Content-Type": "application/json", **request.headers}
-        sent = Request(request.method, request.path, request.query, request.body, headers)
-        return _document(self._transport.exchange(sent))
+        return self._read(Request(request.method, request.path, request.query, request.body, headers))
 
     def _open(self, request: Request) -> Stream:
         stream = self._transport.open(request)
         if stream.status >= 400:
-            raise _error(Reply(stream.status, b"".join(stream.chunks())))
+            raise self._refusal(request, Reply(stream.status, b"".join(stream.chunks())))
         return stream
+
+    def _refusal(self, request: Request, reply: Reply) -> errors.ApiError:
+        found, cluster = _status(reply), self.connection.cluster
+        if found is None and reply.status == 404 and cluster is not None:
+            advice = "`muster install` defines the kinds that Muster needs there"
+            return errors.NotFound(f"{cluster.url} does not serve {request.path}: {advice}")
+        error = status.to_error(found or _said(reply), reply.status)
+        if not isinstance(error, errors.Unauthorized):
+            return error
+        if cluster is not None:
+            return errors.Unauthorized(f"{error.message}: {cluster.url} knows nobody by what is in {cluster.source}")
+        return errors.Unauthorized(f"{error.message}; set MUSTER_TOKEN to the token in the server's data directory")
 
     def open_watch(self, resource: Resource, selection: Selection, since: str, seconds: int, accept: str) -> Stream:
         query = {
@@ -291,22 +305,14 @@ class Client:
         return self._open(Request("GET", path, query, headers={"Accept": accept}, idle_seconds=seconds + 15.0))
 
 
-def _document(reply: Reply) -> Document:
-    if reply.status >= 400:
-        raise _error(reply)
-    return raw.decode_object(reply.body)
-
-
-def _error(reply: Reply) -> errors.ApiError:
+def _status(reply: Reply) -> Document | None:
+    """What the server says of its refusal; None for one that does not come from the API, but from what serves it."""
     try:
         found = raw.decode(reply.body)
     except errors.BadRequest:
-        found = None
-    if isinstance(found, dict) and found.get("kind") == "Status":
-        error = status.to_error(found, reply.status)
-    else:
-        text = reply.body[:200].decode("utf-8", "replace").strip()
-        error = status.to_error({"message": text, "code": reply.status}, reply.status)
-    if isinstance(error, errors.Unauthorized):
-        return errors.Unauthorized(f"{error.message}; set MUSTER_TOKEN to the token in the server's data directory")
-    return error
+        return None
+    return found if isinstance(found, dict) and found.get("kind") == "Status" else None
+
+
+def _said(reply: Reply) -> Document:
+    return {"message": reply.body[:200].decode("utf-8", "replace").strip(), "code": reply.status}

@@ -160,13 +160,17 @@ def allows(identity: Identity, asked: Attributes) -> bool:
 
 
 def check(identity: Identity, asked: Attributes) -> None:
-    """Raises Forbidden, worded as Kubernetes words it."""
-    if allows(identity, asked):
-        return
+    """Raises Forbidden."""
+    if not allows(identity, asked):
+        raise refusal(identity.name, asked)
+
+
+def refusal(user: str, asked: Attributes) -> errors.Forbidden:
+    """Worded as Kubernetes words it."""
     where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
     subject = f'{asked.resource} "{asked.name}" is forbidden' if asked.name else f"{asked.resource} is forbidden"
-    raise errors.Forbidden(
-        f'{subject}: User "{identity.name}" cannot {asked.verb} resource "{asked.resource}" in API group '
+    return errors.Forbidden(
+        f'{subject}: User "{user}" cannot {asked.verb} resource "{asked.resource}" in API group '
         f'"{asked.group}" {where}',
         kind=asked.resource, name=asked.name, group=asked.group,
     )  # fmt: skip

@@ -14,14 +14,14 @@ from typing import Protocol, TypeAlias
 
 from starlette.types import Receive, Scope, Send
 
-from muster.api import errors, raw, status
+from muster.api import errors
 from muster.api.errors import ApiError
 from muster.api.raw import Document
 from muster.api.registry import Registry
 from muster.runtime.clock import Clock
 from muster.runtime.metrics import CONTENT_TYPE
 from muster.server import access, paths
-from muster.server.access import Authenticator, Identity
+from muster.server.access import Attributes, Authenticator, Identity
 from muster.server.exchange import (
     Answer,
     ClientGone,
@@ -31,19 +31,18 @@ from muster.server.exchange import (
     Stream,
     Streams,
     json_response,
+    refusal,
     request_of,
 )
 from muster.server.kubernetes import KubernetesApi
 from muster.server.logs import NodeLogs
 from muster.server.proxy.refusing import refuse_socket
-from muster.server.visibility import Visibility, VisibilityApi
+from muster.server.visibility import Decisions, Visibility, VisibilityApi
 from muster.store.protocol import Store
 
 PREFIX = "k8s"
 DETERMINED = "/api/v1/"
-DECISIONS = ("apis", "muster.dev", "decisions")
 METRICS = ("metrics",)
-Decisions: TypeAlias = Callable[[], Iterable[bytes]]
 Metrics: TypeAlias = Callable[[], Iterable[str]]
 Identify: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Identity | None]]
 """Who sent these headers, of those that only the records know."""
@@ -119,14 +118,13 @@ class Objects:
 
     def __init__(self, store: Store, kubernetes: KubernetesApi, lookouts: Lookouts) -> None:
         self._kubernetes = kubernetes
-        self._decisions = lookouts.decisions
-        self._visibility = VisibilityApi(store, lookouts.visibility)
+        self._visibility = VisibilityApi(store, lookouts.visibility, lookouts.decisions)
 
     async def answer(self, request: Request, identity: Identity, below: tuple[str, ...]) -> Answer:
-        if below == DECISIONS:
-            access.check(identity, access.Attributes("get", "muster.dev", "decisions"))
-            return Response(200, b"".join(self._decisions()), "application/x-ndjson")
-        seen = await self._visibility.answer(request, identity, below)
+        async def check(asked: Attributes) -> None:
+            access.check(identity, asked)
+
+        seen = await self._visibility.answer(request, check, below)
         return seen or await self._kubernetes.answer(request, identity, below)
 
 
@@ -201,14 +199,14 @@ class App:
             await self._proxy(scope, receive, send)
         elif scope["type"] == "websocket":
             told = errors.NotFound("no WebSocket is served here; the services of tasks are below /proxy/")
-            await refuse_socket(_status(told), send)
+            await refuse_socket(refusal(told), send)
         else:
             await self._exchange(scope, receive, send)
 
     async def _exchange(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = f"{next(self._numbers):08x}"
         outgoing = Outgoing(send, request_id)
-        refuse: Callable[[ApiError], Response] = _status
+        refuse: Callable[[ApiError], Response] = refusal
         try:
             request = request_of(scope, receive, request_id)
             outgoing.accepts_gzip = "gzip" in request.headers.get("accept-encoding", "")
@@ -294,11 +292,6 @@ async def _tell(refusal: Response, outgoing: Outgoing) -> None:
         await outgoing.end()
     else:
         await outgoing.respond(refusal)
-
-
-def _status(error: ApiError) -> Response:
-    headers: Mapping[str, str] = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
-    return Response(error.http_status, raw.encode(status.from_error(error)), headers=tuple(headers.items()))
 
 
 def build(

@@ -1,20 +1,20 @@
 """Discovery: which groups, versions and resources there are, whole (aggregated) or piece by piece.
 
-Made from the registry once: the set of kinds is fixed while the program runs.
+Made once: what is served is fixed while the program runs.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from muster.api import errors, raw
+from muster.api import errors, raw, visibility
 from muster.api.kinds import Kind
 from muster.api.raw import Document
 from muster.api.registry import Registry
-from muster.server import visibility
 from muster.server.access import REVIEWS
 from muster.server.exchange import Request, Response
 from muster.server.formats import JSON_TYPE, media_types
+from muster.server.visibility import DECISIONS, EXPLANATION, PENDING, SUMMARY
 
 _AGGREGATED = "APIGroupDiscoveryList"
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -36,7 +36,9 @@ _SUBRESOURCES: Mapping[str, _Part] = {
     "binding": _Part(("create",), "Binding"),
     "eviction": _Part(("create",), "Eviction", "policy"),
     "finalize": _Part(("update",)),
-    visibility.PENDING: _Part(("get",), visibility.SUMMARY),
+    PENDING: _Part(("get",), SUMMARY),
+    EXPLANATION: _Part(("get",), "Explanation"),
+    DECISIONS: _Part(("get",), "Decisions"),
 }
 
 
@@ -61,8 +63,8 @@ class _Group:
 
 
 class Discovery:
-    def __init__(self, registry: Registry) -> None:
-        self._groups = _groups(registry)
+    def __init__(self, groups: Iterable[_Group]) -> None:
+        self._groups = {group.name: group for group in groups}
         self._aggregated: dict[tuple[bool, str], Response] = {}
 
     def root(self, request: Request, *, is_core: bool) -> Response:
@@ -115,6 +117,17 @@ def _aggregated_version(accept: str) -> str | None:
     return None
 
 
+def everything(registry: Registry) -> Discovery:
+    """All kinds that are stored, reviews, and what is asked of those who decide."""
+    # These last: who says `clusterqueues` means those of kueue.x-k8s.io.
+    return Discovery([*_groups(registry).values(), *_asked()])
+
+
+def what_is_asked() -> Discovery:
+    """Of those who decide, and nothing else."""
+    return Discovery(_asked())
+
+
 def _groups(registry: Registry) -> dict[str, _Group]:
     groups = {"": _Group("")}
     for kind in registry:
@@ -124,13 +137,20 @@ def _groups(registry: Registry) -> dict[str, _Group]:
     for (group, plural), name in REVIEWS.items():
         listed = groups.setdefault(group, _Group(group)).versions.setdefault("v1", [])
         listed.append(_Resource(plural, name, plural.startswith("local"), ("create",)))
-    # Last: who says `clusterqueues` means those of kueue.x-k8s.io.
-    queues = [
-        _Resource("clusterqueues", "ClusterQueue", False, (), subresources=(visibility.PENDING,)),
-        _Resource("localqueues", "LocalQueue", True, (), subresources=(visibility.PENDING,)),
-    ]
-    groups[visibility.GROUP] = _Group(visibility.GROUP, dict.fromkeys(visibility.VERSIONS, queues))
     return groups
+
+
+def _asked() -> Iterator[_Group]:
+    queues = [
+        _Resource("clusterqueues", "ClusterQueue", False, (), subresources=(PENDING,)),
+        _Resource("localqueues", "LocalQueue", True, (), subresources=(PENDING,)),
+    ]
+    yield _Group(visibility.KUEUE_GROUP, dict.fromkeys(visibility.KUEUE_VERSIONS, queues))
+    ours = [
+        _Resource("schedulers", "Scheduler", False, (), subresources=(DECISIONS,)),
+        _Resource("workloads", "Workload", True, (), subresources=(EXPLANATION,)),
+    ]
+    yield _Group(visibility.GROUP, {visibility.VERSION: ours})
 
 
 def _served(kind: Kind) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
 
-from muster.api import errors, raw
+from muster.api import errors, raw, status
 from muster.api.errors import ApiError
 from muster.api.raw import JSON
 
@@ -151,6 +151,12 @@ Answer: TypeAlias = Response | Stream
 
 def json_response(value: JSON, status: int = 200, headers: Headers = ()) -> Response:
     return Response(status, raw.encode(value), headers=headers)
+
+
+def refusal(error: ApiError) -> Response:
+    """As a Status."""
+    headers: Headers = () if error.retry_after is None else (("retry-after", str(error.retry_after)),)
+    return Response(error.http_status, raw.encode(status.from_error(error)), headers=headers)
 
 
 def request_of(scope: Scope, receive: Receive, request_id: str) -> Request:

@@ -7,11 +7,10 @@ from typing import TypeAlias
 from muster.api import core, errors, raw, schema
 from muster.api.registry import Registry
 from muster.runtime.clock import Clock
-from muster.server import access, deleting, logs, paths, reading, writing
+from muster.server import access, deleting, discovery, logs, paths, reading, writing
 from muster.server.access import Attributes, Identity
 from muster.server.admitting import Admitting
 from muster.server.context import Call, Context
-from muster.server.discovery import Discovery
 from muster.server.exchange import Answer, Request, Response, json_response
 from muster.server.logs import NodeLogs
 from muster.server.paths import MISSING, Target
@@ -44,7 +43,7 @@ class KubernetesApi:
     def __init__(self, *, store: Store, registry: Registry, clock: Clock, node_logs: NodeLogs) -> None:
         self._context = Context(store, registry, clock)
         self._node_logs = node_logs
-        self._discovery = Discovery(registry)
+        self._discovery = discovery.everything(registry)
         self._admitting = Admitting(store)
         self._watching = Watching(self._context)
         self._collection = _Routes(

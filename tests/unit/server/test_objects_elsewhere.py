@@ -14,7 +14,7 @@ def client_of(token: str) -> AsgiClient:
 
 
 async def test_objects_are_told_to_be_elsewhere() -> None:
-    for path in ("/k8s/api/v1/nodes", "/k8s/apis/muster.dev/decisions", "/k8s/apis"):
+    for path in ("/k8s/api/v1/nodes", "/k8s/apis/visibility.muster.dev/v1/schedulers/muster/decisions", "/k8s/apis"):
         reply = await client_of(TOKEN).request("GET", path)
         assert reply.status == 404
         assert "its own API server" in reply.json["message"]

@@ -143,7 +143,7 @@ async def test_discovery_shows_it_after_kueues_own_queues(clock: VirtualClock) -
 
 
 def why(name: str) -> str:
-    return f"/k8s/apis/muster.dev/v1/namespaces/default/workloads/{name}/explanation"
+    return f"/k8s/apis/visibility.muster.dev/v1/namespaces/default/workloads/{name}/explanation"
 
 
 @on_virtual_time
@@ -183,6 +183,17 @@ async def test_why_one_waits_for_whom_quota_would_do_but_no_rack(clock: VirtualC
         assert found["unplaced"] == ['pod set main: topology "racks" allows to fit only 2 out of 3 pod(s)']
         assert found["unplaced"][0] in found["summary"]
         assert found["unplaced"][0] in await world.message("Waiting", name="large")
+
+
+async def test_what_the_scheduler_decided_is_for_those_who_may_know(store: EmbeddedStore) -> None:
+    lookouts = Lookouts(decisions=lambda: [b'{"began":1}\n', b'{"bound":2}\n'])
+    app = app_for(store, lookouts=lookouts, tokens={NODE_TOKEN: access.a_node("n")})
+    place = "/k8s/apis/visibility.muster.dev/v1/schedulers/muster/decisions"
+    reply = await AsgiClient(app, TOKEN).request("GET", place)
+    assert (reply.body, reply.header("content-type")) == (b'{"began":1}\n{"bound":2}\n', "application/x-ndjson")
+    unknown = await AsgiClient(app, TOKEN).request("GET", place.replace("/muster/", "/other/"))
+    assert (unknown.status, unknown.json["message"]) == (404, 'scheduler.visibility.muster.dev "other" not found')
+    assert (await AsgiClient(app, NODE_TOKEN).request("GET", place)).status == 403
 
 
 @on_virtual_time
