@@ -130,7 +130,7 @@ def test_the_sdk_says_whom_it_does_not_trust_and_what_to_do(tmp_path: Path) -> N
 
 async def test_a_connection_that_is_not_trusted_is_told_with_the_remedy(app: App, files: Files) -> None:
     async with listening(app, on_close=app.close, tls=tls.server_context(files)) as url:
-        transport = HttpTransport(url, TOKEN, tls=trusting.context(url, Trust()))
+        transport = HttpTransport(url, trusting.fixed(TOKEN, trusting.context(url, Trust())))
         with pytest.raises(errors.Unavailable, match="MUSTER_CA"):
             await asyncio.to_thread(transport.exchange, Request("GET", "/healthz"))
         transport.close()

@@ -27,5 +27,5 @@ def queue_names(context: click.Context, _parameter: click.Parameter, begun: str)
 
 def _client(context: click.Context) -> Client:
     given = context.find_root().params
-    session = Session(given.get("server") or "", given.get("token") or "", given.get("data") or "")
+    session = Session(*(given.get(name) or "" for name in Session._fields))
     return connect(session, context.params.get("namespace"))

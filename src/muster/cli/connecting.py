@@ -9,17 +9,28 @@ from click.decorators import FC
 from muster.cli.session import Session
 from muster.sdk import config
 from muster.sdk.client import Client
+from muster.sdk.config import Connection
+
+
+def connection(session: Session) -> Connection:
+    return config.connection(
+        session.server,
+        session.token,
+        session.data or None,
+        kubeconfig=session.kubeconfig,
+        context=session.context,
+    )
 
 
 def connect(session: Session, namespace: str | None = None) -> Client:
-    found = config.connection(session.server, session.token, session.data or None)
+    found = connection(session)
     if namespace:
         found = replace(found, namespace=namespace)
     return Client(found)
 
 
 namespace_option = click.option(
-    "-n", "--namespace", metavar="NAME", help="Look there instead of in `default`. [env: MUSTER_NAMESPACE]"
+    "-n", "--namespace", metavar="NAME", help="Look there instead of in the usual one. [env: MUSTER_NAMESPACE]"
 )
 
 

@@ -7,10 +7,10 @@ import click
 
 from muster.api import errors, raw, timestamps
 from muster.api.raw import JSON
-from muster.cli import durations
+from muster.cli import connecting, durations
 from muster.cli.rendering import Table
 from muster.cli.session import Session
-from muster.sdk import config, determined
+from muster.sdk import determined
 from muster.sdk.determined import Determined
 from muster.sdk.experiments import Experiment, Trial
 
@@ -20,7 +20,7 @@ ids_argument = click.argument("experiments", metavar="ID...", type=click.IntRang
 
 
 def connect(session: Session) -> Determined:
-    return determined.connect(config.connection(session.server, session.token, session.data or None))
+    return determined.connect(connecting.connection(session))
 
 
 def figure(value: JSON) -> str:

@@ -58,6 +58,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 """Sections of `muster --help`: each command with the first line of its help (a test keeps the two equal)."""
 
 ALIASES: Mapping[str, str] = {"cancel": "stop"}
+_TAKE_CLUSTERS = ("install", "uninstall", "doctor", "controller", "agent", "serve")
+"""Commands that have options --kubeconfig and --context of their own: given before the command, they mean the same."""
 
 
 class LazyGroup(click.Group):
@@ -106,12 +108,18 @@ New here? Start a platform in one terminal and run something in another:
 @click.option("--token", metavar="TOKEN", help="The token to present there. [env: MUSTER_TOKEN]")
 @click.option("--data", metavar="DIR", help="The data directory of a platform on this machine. [env: MUSTER_DATA]")
 @click.option(
+    "--kubeconfig", metavar="FILE", help="A Kubernetes cluster instead, as this file says. [env: MUSTER_KUBECONFIG]"
+)
+@click.option("--context", metavar="NAME", help="Another context than the current one, of that file or of kubectl's.")
+@click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Print the version."
 )
 @click.pass_context
-def muster(ctx: click.Context, server: str | None, token: str | None, data: str | None) -> None:
+def muster(ctx: click.Context, /, **options: str | None) -> None:
     """One platform for AI training clusters, from a laptop to a cluster."""
-    ctx.obj = Session(server or "", token or "", data or "")
+    ctx.obj = Session(*(options[name] or "" for name in Session._fields))
+    given = {name: options[name] for name in ("kubeconfig", "context") if options[name]}
+    ctx.default_map = {command: given for command in _TAKE_CLUSTERS}
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from muster.settings.sections import PlatformSettings
 
 
 @click.command()
-@click.option("--kubeconfig", "file", metavar="FILE", help="Run tasks on the Kubernetes cluster that this file names.")
+@click.option("--kubeconfig", metavar="FILE", help="Run tasks on the Kubernetes cluster that this file names.")
 @clusters.context_option
 @click.option("--in-cluster", is_flag=True, help="Run tasks on the Kubernetes cluster in whose pod this runs.")
 @clusters.unlabelled_option
@@ -60,7 +60,7 @@ def command(
 def _objects(flags: raw.Document, platform: PlatformSettings) -> OpenObjects[Objects]:
     """Where they are. Raises BadRequest."""
     ownership = Ownership(Unlabelled(flags["unlabelled"]))
-    is_named = bool(flags["file"] or flags["context"])
+    is_named = bool(flags["kubeconfig"] or flags["context"])
     if flags["in_cluster"] and is_named:
         raise errors.BadRequest("--in-cluster: there --kubeconfig and --context have no meaning")
     if flags["in_cluster"]:
@@ -69,5 +69,5 @@ def _objects(flags: raw.Document, platform: PlatformSettings) -> OpenObjects[Obj
         service = f"{scheme}://{names.SERVER}.{cluster.namespace}.svc:{platform.port}"
         return ClusterObjects(cluster, ownership, service)
     if is_named:
-        return ClusterObjects(clusters.configured(flags["file"], flags["context"]), ownership)
+        return ClusterObjects(clusters.configured(flags["kubeconfig"], flags["context"]), ownership)
     return embedded.objects

@@ -9,3 +9,5 @@ class Session(NamedTuple):
     server: str = ""
     token: str = ""
     data: str = ""
+    kubeconfig: str = ""
+    context: str = ""

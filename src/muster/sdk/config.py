@@ -2,6 +2,8 @@
 
 First found wins, in this order: what the caller passed, `$MUSTER_SERVER` and its like, the configuration
 file (`$XDG_CONFIG_HOME/muster/config.yaml`), the kubeconfig that `muster up` wrote into its data directory.
+A Kubernetes cluster takes the place of a platform where its kubeconfig is named; `$KUBECONFIG` alone does not, since
+those who have it set for kubectl would reach another cluster than they did.
 """
 
 import base64
@@ -10,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
+from muster.access import kubeconfig as kubeconfigs
+from muster.access.kubeconfig import Cluster
 from muster.api import errors, raw
 from muster.sdk import reading
 
@@ -26,6 +30,7 @@ class Settings:
     data: str = ""
     server: str = ""
     token: str = ""
+    kubeconfig: str = ""
     namespace: str = ""
     ca: str = ""
     client_cert: str = ""
@@ -50,12 +55,14 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach a platform. `server` ends where Kubernetes paths begin."""
+    """How to reach a platform. `server` ends where Kubernetes paths begin. `cluster`: where it is one of Kubernetes,
+    which knows by itself how to be let in."""
 
     server: str
     token: str = ""
     namespace: str = "default"
     trust: Trust = Trust()
+    cluster: Cluster | None = None
 
 
 def settings_path(env: Environment = os.environ) -> Path:
@@ -105,19 +112,58 @@ def data_directory(chosen: str | Path | None = None, env: Environment = os.envir
 
 
 def connection(
-    server: str = "", token: str = "", data: str | Path | None = None, env: Environment = os.environ
+    server: str = "",
+    token: str = "",
+    data: str | Path | None = None,
+    env: Environment = os.environ,
+    *,
+    kubeconfig: str | Path = "",
+    context: str = "",
 ) -> Connection:
-    """Raises Unavailable that says how to start a platform where none was found."""
+    """`kubeconfig`, or a `context` of it or else of kubectl's own: a cluster instead of a platform. Raises Unavailable
+    that says how to start a platform where none was found."""
     settings = read_settings(env)
-    namespace = env.get("MUSTER_NAMESPACE") or settings.namespace or "default"
-    token = token or env.get("MUSTER_TOKEN", "") or settings.token
-    # A data directory named by hand means that platform, whatever the environment points at.
-    if not data:
-        server = server or env.get("MUSTER_SERVER", "") or settings.server
-    trust = _trust(settings, env)
+    namespace = env.get("MUSTER_NAMESPACE") or settings.namespace
+    if kubeconfig or context:
+        _check_alone(server, token, data)
+        return _to_cluster(kubeconfig or env.get("MUSTER_KUBECONFIG") or settings.kubeconfig, context, namespace)
+    # A server or a data directory named by hand means that platform, whatever the environment points at.
+    if not server and not data:
+        server, kubeconfig = _chosen(env, settings)
+        if kubeconfig:
+            return _to_cluster(kubeconfig, "", namespace)
+    namespace, trust = namespace or "default", _trust(settings, env)
     if server:
+        token = token or env.get("MUSTER_TOKEN", "") or settings.token
         return Connection(server_url(server), token or _secret(server), namespace, trust)
-    directory = data_directory(data, env)
+    return _to_own(data_directory(data, env), namespace, trust)
+
+
+def _check_alone(server: str, token: str, data: str | Path | None) -> None:
+    for option, given in (("--server", server), ("--token", token), ("--data", data)):
+        if given:
+            raise errors.BadRequest(f"{option}: is for platforms of our own; a kubeconfig says all about its cluster")
+
+
+def _chosen(env: Environment, settings: Settings) -> tuple[str, str]:
+    """The address of a server, or the kubeconfig of a cluster, or neither."""
+    named = env.get("MUSTER_SERVER", ""), env.get("MUSTER_KUBECONFIG", "")
+    if all(named):
+        raise errors.BadRequest("MUSTER_SERVER and MUSTER_KUBECONFIG are both set: which of the two is meant?")
+    if any(named):
+        return named
+    if settings.server and settings.kubeconfig:
+        raise errors.BadRequest(f"{settings_path(env)}: server and kubeconfig: only one of the two can be meant")
+    return settings.server, settings.kubeconfig
+
+
+def _to_cluster(kubeconfig: str | Path, context: str, namespace: str) -> Connection:
+    found = kubeconfigs.read(Path(kubeconfig).expanduser() if kubeconfig else None, context)
+    return Connection(found.url, namespace=namespace or found.namespace, cluster=found)
+
+
+def _to_own(directory: Path, namespace: str, trust: Trust) -> Connection:
+    """The platform that keeps its data there."""
     try:
         kubeconfig = (directory / "kubeconfig").read_bytes()
     except FileNotFoundError as error:

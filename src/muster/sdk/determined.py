@@ -14,7 +14,7 @@ from muster.api import errors, raw, status
 from muster.api.raw import JSON, Document
 from muster.sdk import reading, trusting
 from muster.sdk.config import KUBERNETES_PATH, Connection
-from muster.sdk.transport import HttpTransport, Reply, Request, Stream, Transport, lines
+from muster.sdk.transport import Reply, Request, Stream, Transport, lines
 
 API = "/api/v1"
 _PAGE = 500
@@ -95,9 +95,14 @@ class Determined:
 
 
 def connect(connection: Connection) -> Determined:
-    """To the platform whose Kubernetes API the connection names: both are served side by side."""
-    tls = trusting.context(connection.server, connection.trust)
-    return Determined(HttpTransport(connection.server.removesuffix(KUBERNETES_PATH), connection.token, tls=tls))
+    """To the platform whose Kubernetes API the connection names: both are served side by side. Raises BadRequest where
+    that is a cluster's own."""
+    if connection.cluster is not None and not connection.server.endswith(KUBERNETES_PATH):
+        raise errors.BadRequest(
+            f"{connection.server} is a Kubernetes cluster; experiments are kept by a server of ours: start one with "
+            "`muster serve --kubeconfig FILE`, or name the one that runs with --server or MUSTER_SERVER"
+        )
+    return Determined(trusting.transport(connection, connection.server.removesuffix(KUBERNETES_PATH)))
 
 
 def target(path: str, query: Query | None = None) -> str:

@@ -25,7 +25,7 @@ def of_task(env: Mapping[str, str]) -> Determined:
     """With the session of the allocation that this process is part of."""
     server, certificate = env["DET_MASTER"], env.get("DET_MASTER_CERT_FILE", "")
     name = env.get("DET_MASTER_CERT_NAME", "") if certificate != "noverify" else ""
-    transport = HttpTransport(server, tls=_tls(server, certificate), name=name)
+    transport = HttpTransport(server, trusting.fixed(tls=_tls(server, certificate)), name=name)
     return Determined(transport, {_ALLOCATION_HEADER: f"Bearer {env['DET_SESSION_TOKEN']}"})
 
 

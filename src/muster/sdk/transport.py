@@ -6,6 +6,7 @@ Kubernetes; what fails below HTTP becomes an `api.errors` class that says what t
 
 import socket
 import ssl
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Protocol
@@ -24,6 +25,7 @@ from urllib3.exceptions import (
     SSLError,
 )
 
+from muster.access.credentials import Credential, Credentials
 from muster.api import errors
 
 CONNECT_SECONDS = 5.0
@@ -75,26 +77,17 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """`server` as in `config.Connection`. `connections` are kept alive; more are made when needed. `tls`: whom to
-    believe; None for all that this system trusts. `name`: that its certificate is for, where it is not the address."""
+    """`server` as in `config.Connection`. `connections` are kept alive; more are made when needed. `name`: that the
+    server's certificate is for, where it is not the address. `source`: what names the server, where it is none of our
+    own, for messages."""
 
     def __init__(
-        self, server: str, token: str = "", *, connections: int = 16, tls: ssl.SSLContext | None = None, name: str = ""
+        self, server: str, credentials: Credentials, *, connections: int = 16, name: str = "", source: str = ""
     ) -> None:
         self.server = server
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        keepalive = (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        options = [*HTTPConnection.default_socket_options, keepalive]
-        try:
-            parsed = urllib3.util.parse_url(server)
-            self._prefix = (parsed.path or "").rstrip("/")
-            secure = {} if tls is None else {"ssl_context": tls}
-            named = {"server_hostname": name, "assert_hostname": name} if tls is not None and name else {}
-            self._pool = urllib3.connection_from_url(
-                server, maxsize=connections, socket_options=options, **secure, **named
-            )
-        except (HTTPError, LocationValueError, ValueError) as error:
-            raise errors.BadRequest(f"{server!r} is not a server address: {error}") from error
+        self._credentials = credentials
+        self._pools = _Pools(server, connections, name)
+        self._source = source
 
     def exchange(self, request: Request) -> Reply:
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=REPLY_SECONDS)
@@ -122,14 +115,30 @@ class HttpTransport:
         return HttpStream(response, self)
 
     def close(self) -> None:
-        self._pool.close()
+        self._pools.close()
 
     def _send(self, request: Request, timeout: urllib3.Timeout, *, preload: bool) -> urllib3.BaseHTTPResponse:
-        return self._pool.urlopen(
+        credential = self._credentials.current()
+        response = self._send_as(credential, request, timeout, preload=preload)
+        if response.status != 401 or not isinstance(request.body, bytes | None):
+            return response
+        self._credentials.forget(credential)
+        renewed = self._credentials.current()
+        if renewed is credential:
+            return response
+        response.close()
+        return self._send_as(renewed, request, timeout, preload=preload)
+
+    def _send_as(
+        self, credential: Credential, request: Request, timeout: urllib3.Timeout, *, preload: bool
+    ) -> urllib3.BaseHTTPResponse:
+        headers = urllib3.HTTPHeaderDict(credential.headers)
+        headers.update(request.headers)
+        return self._pools.of(credential).urlopen(
             request.method,
-            self._prefix + request.target,
+            self._pools.prefix + request.target,
             body=request.body,
-            headers={**self._headers, **request.headers},
+            headers=headers,
             retries=False,
             redirect=False,
             timeout=timeout,
@@ -137,12 +146,16 @@ class HttpTransport:
         )
 
     def _failure(self, error: Exception) -> errors.ApiError:
-        address = self.server
+        address = f"{self.server}, the server of {self._source}" if self._source else self.server
         if isinstance(error, NameResolutionError):
             return errors.Unavailable(f"no such host in {address}: check the address")
         if isinstance(error, ConnectTimeoutError | NewConnectionError):
+            if self._source:
+                return errors.Unavailable(f"nobody answers at {address}")
             return errors.Unavailable(f"no platform answers at {address}: start one with `muster up`")
         if isinstance(error, SSLError):
+            if self._source:
+                return errors.Unavailable(f"{address}, is not trusted, or does not take the certificate there: {error}")
             return errors.Unavailable(
                 f"{address} is not trusted: {error}; name its authority with $MUSTER_CA, and a certificate of your own "
                 "with $MUSTER_CLIENT_CERT and $MUSTER_CLIENT_KEY where it asks for one"
@@ -150,6 +163,49 @@ class HttpTransport:
         if isinstance(error, ReadTimeoutError):
             return errors.Timeout(f"{address} did not answer in time: is the server busy or stopped?")
         return errors.Unavailable(f"the connection to {address} broke: {error}")
+
+
+class _Pools:
+    """Connections to a server: always those of the credential in use, since a certificate stays with a connection."""
+
+    def __init__(self, server: str, connections: int, name: str) -> None:
+        try:
+            self.prefix = (urllib3.util.parse_url(server).path or "").rstrip("/")
+        except (HTTPError, LocationValueError, ValueError) as error:
+            raise errors.BadRequest(f"{server!r} is not a server address: {error}") from error
+        self._server = server
+        self._connections = connections
+        self._name = name
+        self._turn = threading.Lock()
+        self._pool: urllib3.HTTPConnectionPool | None = None
+        self._tls: ssl.SSLContext | None = None
+
+    def of(self, credential: Credential) -> urllib3.HTTPConnectionPool:
+        with self._turn:
+            if self._pool is None or credential.tls is not self._tls:
+                self._close()
+                self._pool, self._tls = self._opened(credential.tls), credential.tls
+            return self._pool
+
+    def close(self) -> None:
+        with self._turn:
+            self._close()
+
+    def _close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()  # those under way are closed when they are done
+
+    def _opened(self, tls: ssl.SSLContext | None) -> urllib3.HTTPConnectionPool:
+        keepalive = (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        options = [*HTTPConnection.default_socket_options, keepalive]
+        secure = {} if tls is None else {"ssl_context": tls}
+        named = {"server_hostname": self._name, "assert_hostname": self._name} if tls is not None and self._name else {}
+        try:
+            return urllib3.connection_from_url(
+                self._server, maxsize=self._connections, socket_options=options, **secure, **named
+            )
+        except (HTTPError, LocationValueError, ValueError) as error:
+            raise errors.BadRequest(f"{self._server!r} is not a server address: {error}") from error
 
 
 class HttpStream:

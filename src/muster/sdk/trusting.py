@@ -1,10 +1,26 @@
-"""Which servers a client believes, and how it proves itself to them: a TLS context from what was configured."""
+"""Which servers a client believes, and how it proves itself to them, from what was configured."""
 
 import ssl
 from pathlib import Path
 
+from muster.access.credentials import Credential, Credentials, FileCredentials
 from muster.api import errors
-from muster.sdk.config import Trust
+from muster.sdk.config import Connection, Trust
+from muster.sdk.transport import HttpTransport
+
+
+def transport(connection: Connection, server: str = "") -> HttpTransport:
+    """`server`: its address, where that is not the connection's own."""
+    server, cluster = server or connection.server, connection.cluster
+    if cluster is not None:
+        return HttpTransport(server, cluster.credentials, name=cluster.server_name, source=cluster.source)
+    return HttpTransport(server, fixed(connection.token, context(server, connection.trust)))
+
+
+def fixed(token: str = "", tls: ssl.SSLContext | None = None) -> Credentials:
+    """Whoever has the token, for as long as this runs."""
+    headers = (("Authorization", f"Bearer {token}"),) if token else ()
+    return FileCredentials(lambda: Credential(headers, tls))
 
 
 def context(server: str, trust: Trust) -> ssl.SSLContext | None:

@@ -11,6 +11,7 @@ from muster.sdk.transport import Reply, Request
 
 Answer = Any
 """A document, an ApiError, a (status, document) pair, or for a stream the chunks or a Tap."""
+_PLATFORM = Connection("http://scripted/k8s")
 
 
 class Tap:
@@ -82,9 +83,11 @@ def refused() -> errors.Unavailable:
     return errors.Unavailable("no platform answers", name="connection")
 
 
-def a_client(answer: Callable[[Request], Answer]) -> tuple[Client, ScriptedTransport]:
+def a_client(
+    answer: Callable[[Request], Answer], connection: Connection = _PLATFORM
+) -> tuple[Client, ScriptedTransport]:
     transport = ScriptedTransport(answer)
-    return Client(Connection("http://scripted/k8s"), transport), transport
+    return Client(connection, transport), transport
 
 
 def discovery(request: Request) -> raw.Document | None:

@@ -1,9 +1,12 @@
 import pytest
 from tests.unit.sdk.scripted_transport import Tap, a_client, discovery, refused
 
+from muster.access.credentials import Credential, FileCredentials
+from muster.access.kubeconfig import Cluster
 from muster.api import errors, raw
 from muster.sdk import resources
 from muster.sdk.client import LogOptions
+from muster.sdk.config import Connection
 from muster.sdk.resources import EVERYTHING, Selection
 from muster.sdk.watching import Watching
 
@@ -67,6 +70,26 @@ def test_an_error_that_is_not_a_status_document_is_still_an_error():
 def test_unauthorized_says_which_variable_to_set():
     client, _ = a_client(lambda request: errors.Unauthorized("no token"))
     with pytest.raises(errors.Unauthorized, match="MUSTER_TOKEN"):
+        client.get(resources.PODS, "x")
+
+
+CLUSTER = Connection(
+    "https://lab", cluster=Cluster("https://lab", FileCredentials(Credential), source='context "lab" of config')
+)
+
+
+def test_a_cluster_that_lets_nobody_in_is_told_with_what_was_tried():
+    client, _ = a_client(lambda request: errors.Unauthorized("Unauthorized"), CLUSTER)
+    with pytest.raises(errors.Unauthorized, match='nobody by what is in context "lab" of config'):
+        client.get(resources.PODS, "x")
+
+
+def test_a_cluster_without_our_kinds_says_how_to_get_them_but_not_for_a_name_that_is_not_there():
+    client, _ = a_client(lambda request: (404, b"404 page not found\n"), CLUSTER)
+    with pytest.raises(errors.NotFound, match="clusterqueues: `muster install` defines the kinds"):
+        client.list(resources.CLUSTER_QUEUES)
+    client, _ = a_client(lambda request: errors.NotFound('pods "x" not found'), CLUSTER)
+    with pytest.raises(errors.NotFound, match=r'^pods "x" not found$'):
         client.get(resources.PODS, "x")
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from muster.api import errors
-from muster.sdk import config
+from muster.sdk import config, determined
 
 KUBECONFIG = """
 apiVersion: v1
@@ -12,6 +12,18 @@ current-context: muster
 contexts: [{name: other, context: {cluster: far, user: me}}, {name: muster, context: {cluster: near, user: admin}}]
 clusters: [{name: far, cluster: {server: "https://far"}}, {name: near, cluster: {server: "http://127.0.0.1:7077/k8s"}}]
 users: [{name: admin, user: {token: secret}}]
+"""
+CLUSTER = """
+apiVersion: v1
+kind: Config
+current-context: lab
+contexts:
+- {name: lab, context: {cluster: lab, user: ann, namespace: team}}
+- {name: far, context: {cluster: far, user: ann}}
+clusters:
+- {name: lab, cluster: {server: "https://lab.example:6443"}}
+- {name: far, cluster: {server: "https://far.example:6443"}}
+users: [{name: ann, user: {token: secret}}]
 """
 
 
@@ -71,9 +83,66 @@ def test_a_data_directory_given_by_hand_beats_the_environment(env, tmp_path):
     assert found.server == "http://127.0.0.1:7077/k8s"
 
 
+@pytest.fixture
+def cluster(tmp_path):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    return str(path)
+
+
+def test_a_kubeconfig_is_a_cluster_whichever_way_it_is_named(env, cluster):
+    start_platform(env)
+    by_hand = config.connection(env={**env, "MUSTER_SERVER": "there:7077"}, kubeconfig=cluster)
+    by_variable = config.connection(env={**env, "MUSTER_KUBECONFIG": cluster})
+    write_settings(env, f"kubeconfig: {cluster}")
+    for found in (by_hand, by_variable, config.connection(env=env)):
+        assert (found.server, found.namespace) == ("https://lab.example:6443", "team")
+        assert found.cluster is not None
+        assert found.cluster.credentials.current().headers == (("Authorization", "Bearer secret"),)
+    assert config.connection(env={**env, "MUSTER_NAMESPACE": "mine"}, kubeconfig=cluster).namespace == "mine"
+
+
+def test_a_context_is_one_of_the_kubeconfig_that_was_chosen(env, cluster):
+    found = config.connection(env={**env, "MUSTER_KUBECONFIG": cluster}, context="far")
+    assert (found.server, found.namespace) == ("https://far.example:6443", "default")
+    with pytest.raises(errors.BadRequest, match='no context "nowhere", only "lab", "far"'):
+        config.connection(env=env, kubeconfig=cluster, context="nowhere")
+
+
+def test_kubectls_own_variable_does_not_lead_away_from_the_platform(env, cluster):
+    start_platform(env)
+    assert config.connection(env={**env, "KUBECONFIG": cluster}).cluster is None
+
+
+def test_a_platform_named_by_hand_beats_a_cluster_of_the_environment(env, cluster):
+    start_platform(env)
+    env = {**env, "MUSTER_KUBECONFIG": cluster}
+    assert config.connection("there:7077", env=env).server == "http://there:7077/k8s"
+    assert config.connection(data=config.data_directory(env=env), env=env).server == "http://127.0.0.1:7077/k8s"
+
+
+@pytest.mark.parametrize("other", [{"server": "http://x"}, {"token": "t"}, {"data": "/data"}])
+def test_a_cluster_and_a_platform_at_once_are_refused(env, cluster, other):
+    with pytest.raises(errors.BadRequest, match=f"^--{next(iter(other))}: "):
+        config.connection(env=env, kubeconfig=cluster, **other)
+
+
+def test_two_that_are_named_in_one_place_are_refused(env, cluster):
+    with pytest.raises(errors.BadRequest, match="MUSTER_SERVER and MUSTER_KUBECONFIG are both set"):
+        config.connection(env={**env, "MUSTER_SERVER": "there:7077", "MUSTER_KUBECONFIG": cluster})
+    write_settings(env, f"server: http://filed:1\nkubeconfig: {cluster}")
+    with pytest.raises(errors.BadRequest, match=r"config\.yaml: server and kubeconfig: "):
+        config.connection(env=env)
+
+
+def test_experiments_are_not_the_clusters(env, cluster):
+    with pytest.raises(errors.BadRequest, match="muster serve --kubeconfig"):
+        determined.connect(config.connection(env=env, kubeconfig=cluster))
+
+
 def test_unknown_key_is_an_error_that_names_it_and_the_known_ones(env):
     write_settings(env, "sever: http://typo")
-    with pytest.raises(errors.BadRequest, match=r"unknown key 'sever'; known keys are data, server, token, namespace"):
+    with pytest.raises(errors.BadRequest, match=r"unknown key 'sever'; known keys are data, server, token, kubeconfig"):
         config.connection(env=env)
 
 
