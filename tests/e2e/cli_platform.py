@@ -1,65 +1,38 @@
-"""A real platform as a process of its own, and the real `muster` beside it."""
+"""A real platform as a process of its own, and the real `muster` beside it.
+
+With MUSTER_E2E_ON=kubernetes the same tests have a Kubernetes cluster instead: see `cluster_platform`.
+"""
 
 import contextlib
 import os
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import psutil
+from tests.e2e import cluster_platform
+from tests.e2e.processes import MUSTER, ROOT, Platform, end, is_ready, processes_of
 
 from muster.api import errors
 from muster.sdk import Client
 from muster.sdk.config import connection
 from muster.sdk.resources import NODES
 
-MUSTER = [sys.executable, "-m", "muster.cli.main"]
-ROOT = Path(__file__).resolve().parents[2]
+__all__ = ["MUSTER", "ROOT", "Platform", "end", "is_ready", "platform", "processes_of", "start", "wait_ready"]
+
+ON_CLUSTER = os.environ.get("MUSTER_E2E_ON", "") == "kubernetes"
 
 
-@dataclass
-class Platform:
-    data: Path
-    process: subprocess.Popen[bytes]
-    client: Client
-    log: Path
-
-    @property
-    def env(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
-        bin_directory = str(Path(sys.executable).parent)
-        return {
-            **kept,
-            "MUSTER_DATA": str(self.data),
-            "XDG_CONFIG_HOME": str(self.data / "no-config"),
-            "KUBECONFIG": str(self.data / "kubeconfig"),
-            "PATH": f"{bin_directory}:{kept.get('PATH', '')}",
-        }
-
-    def muster(self, *arguments: str, stdin: str = "", timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*MUSTER, *arguments],
-            input=stdin,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*MUSTER, *arguments], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+def platform(*options: str) -> AbstractContextManager[Platform]:
+    """With the options of `muster up`."""
+    return cluster_platform.on_cluster(*options) if ON_CLUSTER else _embedded(*options)
 
 
 @contextlib.contextmanager
-def platform(*options: str) -> Iterator[Platform]:
+def _embedded(*options: str) -> Iterator[Platform]:
     with tempfile.TemporaryDirectory(prefix="muster-e2e-", ignore_cleanup_errors=True) as directory:
         data, log = Path(directory) / "data", Path(directory) / "up.log"
         process = start(data, log, options)
@@ -100,29 +73,3 @@ def wait_ready(
             client.close()
         time.sleep(0.05)
     raise AssertionError(f"the platform did not start:\n{log.read_text()}")
-
-
-def is_ready(node: dict) -> bool:
-    conditions = node.get("status", {}).get("conditions", [])
-    return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
-
-
-def end(process: subprocess.Popen) -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(15)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        raise
-
-
-def processes_of(directory: str) -> list[psutil.Process]:
-    """Processes whose command line, directory or environment mentions it: keepers, launchers, pods."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            where = [*process.cmdline(), process.cwd(), *process.environ().values()]
-            if process.pid != os.getpid() and any(directory in word for word in where):
-                found.append(process)
-    return found

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.e2e.cli_platform import end
 from tests.e2e.kubectl_runner import Kubectl
+from tests.e2e.processes import end
 from tests.kubernetes import node_identities
 
 IMAGE = "muster.test/box:1"

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.cli_platform import ROOT
 from tests.e2e.kubectl_runner import KUBECTL
+from tests.e2e.processes import ROOT
 from tests.kubernetes.machines import Machines
 
 from muster.access import kubeconfig

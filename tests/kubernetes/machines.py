@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from tests.e2e.cli_platform import MUSTER, ROOT, end, is_ready, processes_of
+from tests.e2e.processes import MUSTER, ROOT, end, is_ready, processes_of
 
 from muster.api import core, errors
 from muster.api.objects import Key

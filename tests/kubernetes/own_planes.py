@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.cli_platform import MUSTER, ROOT
 from tests.e2e.kubectl_runner import KUBECTL
+from tests.e2e.processes import MUSTER, ROOT
 
 _HOLD = 'echo "$KUBECONFIG"; cat'  # until its input ends
 
 
 @dataclass(frozen=True)
 class Plane:
-    """`audit`: every request, one a line."""
+    """`audit`: every request, one a line, where that was asked for."""
 
     configuration: Path
-    audit: Path
+    audit: Path | None = None
 
     def muster(self, *arguments: str, configuration: Path | None = None, stdin: str = "") -> "Done":
         chosen = {"KUBECONFIG": str(configuration or self.configuration)}
@@ -47,6 +47,7 @@ class Plane:
         return write_account(self.configuration, token, path)
 
     def requests_of(self, user: str) -> list[dict[str, Any]]:
+        assert self.audit is not None
         lines = map(json.loads, self.audit.read_text().splitlines())
         return [line for line in lines if line["user"]["username"] == user and "objectRef" in line]
 
@@ -77,9 +78,9 @@ def _run(line: list[str], environment: dict[str, str], stdin: str) -> Done:
 
 
 @contextlib.contextmanager
-def own_plane(folder: Path) -> Iterator[Plane]:
-    audit = folder / "audit.log"
-    command = [sys.executable, str(ROOT / "tools" / "kubernetes.py"), "--audit", str(audit), "--", "sh", "-c", _HOLD]
+def own_plane(audit: Path | None = None) -> Iterator[Plane]:
+    options = ["--audit", str(audit)] if audit else []
+    command = [sys.executable, str(ROOT / "tools" / "kubernetes.py"), *options, "--", "sh", "-c", _HOLD]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         configuration = process.stdout.readline().strip()

@@ -12,8 +12,8 @@ import pytest
 import urllib3
 from tests.det.det_client import DET, Forks
 from tests.det.det_platform import PASSWORD, DetPlatform, eventually, free_port
-from tests.e2e.cli_platform import MUSTER, end
 from tests.e2e.kubectl_runner import Kubectl
+from tests.e2e.processes import MUSTER, end
 from tests.kubernetes.own_planes import write_account
 
 from muster.api import raw

@@ -75,8 +75,8 @@ def test_kinds_come_with_the_chart() -> None:
     assert shown == by_name(definitions.definition(kind) for kind in definitions.kinds())
 
 
-def test_a_release_is_installed_left_to_helm_and_removed(tmp_path: Path) -> None:
-    with own_plane(tmp_path) as plane:
+def test_a_release_is_installed_left_to_helm_and_removed() -> None:
+    with own_plane() as plane:
         reached = ("--kubeconfig", str(plane.configuration), "--namespace", names.NAMESPACE)
         helm("install", "muster", str(CHART), "--create-namespace", "--set", "image.repository=somewhere", *reached)
         assert len(plane.get("crd")["items"]) == len(list(definitions.kinds()))

@@ -20,8 +20,8 @@ USED = kueue.RESOURCE_FLAVOR.resource
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    with own_plane(tmp_path_factory.mktemp("plane")) as started:
+def plane() -> Iterator[Plane]:
+    with own_plane() as started:
         yield started
 
 

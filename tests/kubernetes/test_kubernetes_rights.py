@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.cli_platform import MUSTER, end
+from tests.e2e.processes import MUSTER, end
 from tests.kubernetes.machines import Machines
 from tests.kubernetes.own_planes import Plane, own_plane
 
@@ -65,7 +65,7 @@ def queues() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    with own_plane(tmp_path_factory.mktemp("plane")) as started:
+    with own_plane(tmp_path_factory.mktemp("plane") / "audit.log") as started:
         done = started.muster("install", "--set", "server.enabled=true")
         assert done.code == 0, done.err
         # No image is pulled here: the same account works for a controller of this machine.
