@@ -49,6 +49,8 @@ _AUDIT = {
     "omitStages": ["RequestReceived", "ResponseStarted"],
     "rules": [{"level": "Metadata"}],
 }
+_PROXY = "front-proxy-client"
+"""Who the API server is to those that it passes requests on to."""
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -252,6 +254,13 @@ class _Plane:
             "kubelet-client-key": self._keys / "admin.key",
             "kubelet-preferred-address-types": "InternalIP",
             "token-auth-file": self._keys / "tokens.csv",
+            "requestheader-client-ca-file": self._keys / "proxies.crt",
+            "requestheader-allowed-names": _PROXY,
+            "requestheader-username-headers": "X-Remote-User",
+            "requestheader-group-headers": "X-Remote-Group",
+            "requestheader-extra-headers-prefix": "X-Remote-Extra-",
+            "proxy-client-cert-file": self._keys / "proxy.crt",
+            "proxy-client-key-file": self._keys / "proxy.key",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": self._keys / "accounts.key",
             "service-account-signing-key-file": self._keys / "accounts.key",
@@ -295,7 +304,10 @@ class _Plane:
         (self._keys / "ca.key").write_bytes(authority.private_key_pem.bytes())
         server = authority.issue_cert("127.0.0.1", "localhost", "kubernetes.default.svc")
         admin = authority.issue_cert("admin.invalid", common_name="admin", organization_name="system:masters")
-        for name, issued in (("server", server), ("admin", admin)):
+        proxies = trustme.CA(organization_name="muster-test", organization_unit_name="front proxies")
+        (self._keys / "proxies.crt").write_bytes(proxies.cert_pem.bytes())
+        proxy = proxies.issue_cert("proxy.invalid", common_name=_PROXY)
+        for name, issued in (("server", server), ("admin", admin), ("proxy", proxy)):
             (self._keys / f"{name}.crt").write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
             (self._keys / f"{name}.key").write_bytes(issued.private_key_pem.bytes())
         (self._keys / "accounts.key").write_bytes(trustme.CA().private_key_pem.bytes())

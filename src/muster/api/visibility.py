@@ -11,5 +11,7 @@ KUEUE_VERSIONS: Final = ("v1beta2", "v1beta1")
 """The first is preferred."""
 GROUP: Final = "visibility.muster.dev"
 VERSION: Final = "v1"
+VERSIONS: Final = (*((KUEUE_GROUP, version) for version in KUEUE_VERSIONS), (GROUP, VERSION))
+"""All of them: group and version."""
 SCHEDULER: Final = "muster"
 """The one whose decisions can be asked for."""

@@ -16,14 +16,14 @@ from muster.api.errors import ApiError
 from muster.api.objects import Key, Object
 from muster.api.ownership import Ownership
 from muster.api.raw import Document
+from muster.assembly import owning
 from muster.deploying import definitions, kinds, names, surroundings
+from muster.deploying.aggregation import Way
 from muster.runtime.clock import Clock
 from muster.server import tls
 from muster.server.admission import certificates, configurations
-from muster.server.admission.answering import Webhooks
 from muster.server.admission.certificates import Keys
 from muster.server.admission.configurations import Address
-from muster.server.listening import listening
 from muster.store.protocol import Apply, Create, Options, Patch, PatchType, Revision, Store, write_one
 
 _log = logging.getLogger(__name__)
@@ -34,11 +34,18 @@ _WAIT_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
-    """`url`: where the API server reaches us, if not by the Service of the installation."""
+    """`url`: where the API server reaches us, if not by the Services of the installation. `pod`: in which we run, so
+    that they find the leader."""
 
     host: str
     port: int
     url: str = ""
+    pod: str = ""
+
+    def way(self, namespace: str) -> Way:
+        """Of what it passes on to us."""
+        parts = urlsplit(self.url)
+        return Way(namespace, parts.hostname or "", parts.port or 443) if self.url else Way(namespace)
 
 
 class Certificate:
@@ -51,8 +58,9 @@ class Certificate:
         self._key = Key(namespace, names.WEBHOOK)
         self._url = settings.url
         host = urlsplit(settings.url).hostname
-        service = f"{names.WEBHOOK}.{namespace}.svc"
-        self._names = [host] if host else [service, f"{service}.cluster.local"]
+        services = [f"{name}.{namespace}.svc" for name in (names.WEBHOOK, names.VISIBILITY)]
+        # Also of a controller outside the cluster: what is passed on to it comes in the Service's name.
+        self._names = [*services, *(f"{name}.cluster.local" for name in services), *([host] if host else [])]
 
     def address(self, keys: Keys) -> Address:
         """Where the API server finds who has these keys."""
@@ -145,11 +153,12 @@ class Registration:
             address = self._certificate.address(await self._certificate.renew())
             mutating = configurations.mutating(address, self._ownership, steers_pods=self._steers_pods)
             validating = configurations.validating(address, self._ownership)
+            owners = await owning.owners(self._store)
             for kind, webhooks in ((kinds.MUTATING_WEBHOOKS, mutating), (kinds.VALIDATING_WEBHOOKS, validating)):
                 document: Document = {
                     "apiVersion": kind.api_version,
                     "kind": kind.name,
-                    "metadata": {"name": names.WEBHOOK, "labels": dict(names.LABELS)},
+                    "metadata": {"name": names.WEBHOOK, "labels": dict(names.LABELS), "ownerReferences": [*owners]},
                     "webhooks": webhooks,
                 }
                 await write_one(self._store, Apply(kind, Key("", names.WEBHOOK), document, True, "", _OPTIONS))
@@ -170,16 +179,6 @@ class Registration:
                 # As a whole: what was there may have named another way.
                 body = [{"op": "add", "path": "/spec/conversion", "value": wanted}]
                 await write_one(self._store, Patch(found.kind, key, body, PatchType.JSON, options=_OPTIONS))
-
-
-@contextlib.asynccontextmanager
-async def answering(webhooks: Webhooks, certificate: Certificate, settings: WebhookSettings) -> AsyncIterator[None]:
-    async with (
-        certificate.served() as context,
-        listening(webhooks, settings.host, settings.port, tls=context) as url,
-    ):
-        _log.info("webhooks answer at %s", url)
-        yield
 
 
 def _put(files: tls.Files, keys: Keys) -> None:

@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,18 +18,20 @@ from muster.api import batch, kubeflow, kueue, muster, storage, volcano
 from muster.api.kinds import Kind
 from muster.api.ownership import EVERYTHING, Ownership, Unlabelled
 from muster.api.volcano.defaults import SCHEDULER as VOLCANO_SCHEDULER
-from muster.assembly import admission, configured
-from muster.assembly.admission import Certificate, Registration, WebhookSettings
-from muster.assembly.controlling import Component, deciding
+from muster.assembly import configured, outward
+from muster.assembly.admission import WebhookSettings
+from muster.assembly.controlling import deciding
+from muster.assembly.outward import Answers, Terms
 from muster.controllers.jobs.start_times import StartTimeController
 from muster.controllers.quota import QuotaController
 from muster.controllers.quota.controller import KINDS as QUOTA_KINDS
+from muster.controllers.quota.visibility import Visibility
 from muster.controllers.scheduling import MakeEngine, SchedulingController
 from muster.deploying import names
 from muster.placement.engine import KINDS as PLACEMENT_KINDS
 from muster.placement.engine import Engine
 from muster.placement.profiles import DEFAULT_SCHEDULER
-from muster.runtime.clock import Clock, SystemClock
+from muster.runtime.clock import SystemClock
 from muster.runtime.leading import LeadersStore
 from muster.runtime.leases import LeaderElector
 from muster.runtime.metrics import Registry
@@ -39,6 +41,7 @@ from muster.server.admission.answering import Webhooks
 from muster.server.admission.reviewing import SCHEDULER, Completing
 from muster.server.listening import listening
 from muster.server.probing import Probes
+from muster.server.visibility import VisibilityApi
 from muster.settings.sections import PlatformSettings
 from muster.store.kubernetes import KubernetesStore
 from muster.store.protocol import Store
@@ -125,9 +128,10 @@ async def run(store: Store, settings: ControllerSettings, announce: Announce) ->
         url = await stack.enter_async_context(listening(probes, settings.host, settings.metrics_port))
         if settings.webhooks is not None:
             webhooks = Webhooks(mirror, mirror.find, Completing(policies.take_in, settings.ownership))
-            certificate = Certificate(store, clock, settings.namespace, settings.webhooks)
-            await stack.enter_async_context(admission.answering(webhooks, certificate, settings.webhooks))
-            components |= _registration(leaders, clock, certificate, settings)
+            asked = VisibilityApi(store, Visibility(quota, clock), scheduler.decisions)
+            answers = Answers(webhooks, asked, lambda: elector.is_leading)
+            terms = _terms(settings, settings.webhooks)
+            components |= await stack.enter_async_context(outward.answering(answers, store, leaders, clock, terms))
         announce(Running(elector.identity, url))
         await elector.run(lambda: supervise(components, clock=clock))
 
@@ -145,8 +149,5 @@ def _serving(make_engine: MakeEngine, has_volcano: bool) -> MakeEngine:
     return make
 
 
-def _registration(
-    store: Store, clock: Clock, certificate: Certificate, settings: ControllerSettings
-) -> Mapping[str, Component]:
-    steers_pods = bool(settings.platform.admission)
-    return {"webhooks": Registration(store, clock, certificate, settings.ownership, steers_pods=steers_pods).run}
+def _terms(settings: ControllerSettings, webhooks: WebhookSettings) -> Terms:
+    return Terms(settings.namespace, webhooks, settings.ownership, steers_pods=bool(settings.platform.admission))

@@ -28,6 +28,7 @@ class _Options:
     metrics_port: int
     webhook_port: int | None
     webhook_url: str
+    pod: str
     scheduler_config: str | None
     quota_config: str | None
     admission_config: str | None
@@ -64,14 +65,22 @@ class _Options:
     "--webhook-port",
     type=click.IntRange(1, 65535),
     metavar="PORT",
-    help="Answer admission webhooks there, over TLS, and register them. Without it new objects are neither filled in "
-    "nor checked.",
+    help="Answer admission webhooks and what is asked about queues there, over TLS, and register both. Without it new "
+    "objects are neither filled in nor checked.",
 )
 @click.option(
     "--webhook-url",
     default="",
     metavar="URL",
-    help="Where the API server reaches that port, if not by the Service muster-webhook: https://10.0.0.5:9443.",
+    help="Where the API server reaches that port, if not by the Services of an installation: https://10.0.0.5:9443.",
+)
+@click.option(
+    "--pod",
+    default="",
+    envvar="MUSTER_POD",
+    metavar="NAME",
+    help="The pod that this runs in. The leader labels it, and the Service muster-visibility leads there. "
+    "[env: MUSTER_POD]",
 )
 @starting.scheduler_option
 @starting.quota_option
@@ -114,7 +123,9 @@ def _settings(asked: _Options, is_in_pod: bool) -> ControllerSettings:
         raise errors.BadRequest("--webhook-url: needs --webhook-port, on which the webhooks listen")
     if asked.webhook_url and not asked.webhook_url.startswith("https://"):
         raise errors.BadRequest(f"--webhook-url {asked.webhook_url!r}: API servers ask over https:// only")
-    webhooks = None if asked.webhook_port is None else WebhookSettings(host, asked.webhook_port, asked.webhook_url)
+    webhooks = None
+    if asked.webhook_port is not None:
+        webhooks = WebhookSettings(host, asked.webhook_port, asked.webhook_url, asked.pod)
     flags = ("scheduler_config", "quota_config", "admission_config", "config")
     return ControllerSettings(
         namespace=asked.namespace,

@@ -49,6 +49,7 @@ class Examination:
             "other controllers": self._neighbours,
             "leader": self._leader,
             "webhooks": self._webhooks,
+            "visibility": self._visibility,
             "nodes": self._nodes,
             "waiting pods": self._waiting_pods,
         }
@@ -125,6 +126,11 @@ class Examination:
         except errors.Unavailable as error:
             return [fail("webhooks", error.message, "can the API server reach the pods of the controllers?")]
         return [fail("webhooks", "registered, but nobody answered", "can the API server reach the controllers' pods?")]
+
+    async def _visibility(self) -> Iterable[Finding]:
+        found = [await self._find(kinds.API_SERVICE, Key("", name)) for name in names.API_SERVICES]
+        is_expected = await self._deployment() is not None
+        return judging.visibility([each for each in found if each is not None], is_expected=is_expected)
 
     async def _nodes(self) -> Iterable[Finding]:
         return judging.nodes((await self._store.list(Selection(core.NODE))).items)

@@ -11,7 +11,7 @@ from muster.api.meta import Instant
 from muster.api.objects import Object
 from muster.api.ownership import CLASS_LABEL, Unlabelled
 from muster.api.raw import Document
-from muster.deploying import definitions, permissions
+from muster.deploying import aggregation, definitions, permissions
 from muster.deploying.findings import Finding, fail, ok, warn
 from muster.deploying.reaching import ServerVersion
 from muster.deploying.surroundings import Definition, Neighbour
@@ -155,6 +155,24 @@ def leader(lease: Document | None, now: Instant) -> Finding:
     if silent > float(spec.get("leaseDurationSeconds") or 0) + _MOST_SKEW_SECONDS:
         return fail("leader", f"{holder} has not been heard of for {silent:.0f} s", "see what the controllers log")
     return ok("leader", f"{holder}, heard of {max(silent, 0):.0f} s ago")
+
+
+def visibility(found: Sequence[Object], *, is_expected: bool) -> Iterator[Finding]:
+    """Of what the API server should pass on to us. `is_expected`: whether somebody is there who should say so."""
+    ours = [each for each in found if aggregation.is_ours(each)]
+    broken = {each.key.name: aggregation.trouble(each) for each in ours if aggregation.trouble(each)}
+    if broken:
+        listed = " ".join(broken)
+        advice = (
+            f"no namespace can be deleted meanwhile; if no controller comes back: kubectl delete apiservice {listed}"
+        )
+        yield fail("visibility", "; ".join(sorted(set(broken.values()))), advice)
+    elif ours:
+        theirs = len(found) - len(ours)
+        told = f"{len(ours)} APIs of queues and decisions answer"
+        yield ok("visibility", told + (f", {theirs} are Kueue's own" if theirs else ""))
+    elif is_expected:
+        yield warn("visibility", "nobody answers what is asked about queues", "see what the leader logs about it")
 
 
 def nodes(found: Sequence[Object]) -> Iterator[Finding]:

@@ -25,4 +25,6 @@ VALIDATING_WEBHOOKS = _kind(
     _ADMISSION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", namespaced=False
 )
 SERVICE_MONITOR = _kind("monitoring.coreos.com", "ServiceMonitor", "servicemonitors")
+API_SERVICE = _kind("apiregistration.k8s.io", "APIService", "apiservices", namespaced=False)
+SUBJECT_REVIEW = _kind("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews", namespaced=False)
 ACCESS_REVIEW = _kind("authorization.k8s.io", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False)

@@ -33,6 +33,7 @@ def parts(slots: Slots) -> Sequence[Part]:
         _deployment(slots),
         CONTROLLER.service(slots, names.METRICS, 8080, "metrics"),
         CONTROLLER.service(slots, names.WEBHOOK, 443, "webhook"),
+        visibility(slots),
         _disruption_budget(slots),
     )
     return (
@@ -52,6 +53,11 @@ def namespace(slots: Slots) -> Document:
     enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
     metadata: Document = {"name": slots.namespace, "labels": {**names.LABELS, **enforced}}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def visibility(slots: Slots) -> Document:
+    """The way to the one that leads."""
+    return CONTROLLER.service(slots, names.VISIBILITY, 443, "webhook", {names.LEADER: "true"})
 
 
 def _priority_class() -> Document:
@@ -105,6 +111,7 @@ def _container(slots: Slots) -> Document:
     ]
     return {
         **CONTROLLER.container(slots, arguments, {}),
+        "env": [{"name": "MUSTER_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
         "ports": [
             {"name": "metrics", "containerPort": slots.value("metrics.port"), "protocol": "TCP"},
             {"name": "webhook", "containerPort": slots.value("webhook.port"), "protocol": "TCP"},

@@ -127,6 +127,17 @@ CLUSTER: Sequence[Grant] = (
         "who converts older versions, where the definition is ours",
         named=tuple(kind.resource for kind in definitions.kinds() if kind.conversions),
     ),
+    # What is asked about queues. The leader tells the API server to pass that on to it, as long as it answers.
+    Grant((kinds.API_SERVICE,), ("get", "patch", "delete"), "what is passed on", named=names.API_SERVICES),
+    Grant(
+        (kinds.API_SERVICE,),
+        ("create",),
+        "asked for by the first patch, which an audit log does not show",
+        named=names.API_SERVICES,
+        is_rare=True,
+    ),
+    Grant((kinds.SUBJECT_REVIEW,), ("create",), "whether whoever asks may know"),
+    Grant((kinds.CLUSTER_ROLE,), ("get",), "what we register goes when our rights do", named=(names.CONTROLLER,)),
     Grant(
         (batch.JOB, *_JOBS, volcano.CRON_JOB, volcano.JOB_FLOW, volcano.POD_GROUP),
         ("update",),
@@ -141,6 +152,7 @@ HOME: Sequence[Grant] = (
     Grant((coordination.LEASE,), ("create",), "the first to lead makes it: names cannot be granted before they are"),
     Grant((coordination.LEASE,), ("get", "patch"), "one replica leads", named=(names.CONTROLLER,)),
     Grant((core.SECRET,), ("patch",), "the webhooks' certificate is renewed", named=(names.WEBHOOK,), is_rare=True),
+    Grant((core.SERVICE,), ("patch",), "the way to who leads", named=(names.VISIBILITY,)),
 )
 """In the namespace of the installation."""
 

@@ -60,9 +60,12 @@ class Program:
             "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": slots.namespace}],
         }
 
-    def service(self, slots: Slots, name: str, port: int, target: str) -> Document:
+    def service(
+        self, slots: Slots, name: str, port: int, target: str, also: Mapping[str, str] | None = None
+    ) -> Document:
+        """`also`: further labels of the pods that it leads to."""
         ports = [{"name": target, "port": port, "targetPort": target, "protocol": "TCP"}]
-        spec = {"selector": dict(self.selector), "ports": ports}
+        spec = {"selector": {**self.selector, **(also or {})}, "ports": ports}
         return {"apiVersion": "v1", "kind": "Service", "metadata": self.metadata(slots, name), "spec": spec}
 
     def deployment(

@@ -20,8 +20,8 @@ from muster.store.protocol import Delete, Options, Patch, PatchType, Refused, Se
 _OPTIONS: Final = Options(manager=MANAGER)
 _PAGE: Final = 500
 
-# Webhooks before who answers them: others could make no object of those kinds in between.
-_EVERYWHERE: Final = (kinds.VALIDATING_WEBHOOKS, kinds.MUTATING_WEBHOOKS)
+# Before who answers: others could make no object of those kinds in between, and delete no namespace.
+_EVERYWHERE: Final = (kinds.VALIDATING_WEBHOOKS, kinds.MUTATING_WEBHOOKS, kinds.API_SERVICE)
 _INSIDE: Final = (
     kinds.SERVICE_MONITOR,
     kinds.DEPLOYMENT,

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -24,7 +24,7 @@ _LIFE: Final = timedelta(days=365)
 _EARLY: Final = timedelta(days=90)
 """So long before its end a certificate is renewed: an installation may stand still over a summer."""
 _SKEW: Final = timedelta(days=1)
-_LONGEST_NAME: Final = 64
+_Names: TypeAlias = frozenset[x509.GeneralName]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +62,32 @@ def read(data: Mapping[str, str]) -> Keys | None:
 
 
 def renewed(found: Keys | None, names: Sequence[str], now: Instant) -> Keys:
-    """What was found, where it is good for a while yet and for these names (of hosts, and addresses); else new ones."""
+    """What was found, where it is good for a while yet and for these names (of hosts, and addresses); else new ones. A
+    new certificate is good for the names of the one before it too: replicas that are reached by different addresses
+    share it, and would take it from each other."""
     today = datetime.fromtimestamp(now, UTC)
+    wanted = _alternatives(names) | (frozenset() if found is None else _known(found))
     authority = None if found is None else x509.load_pem_x509_certificates(found.authorities)[0]
     if found is not None and authority is not None and authority.not_valid_after_utc > today + _LIFE + _EARLY:
-        return found if _is_good(found, names, today) else _signed(found, authority, names, today)
+        return found if _is_good(found, wanted, today) else _signed(found, authority, wanted, today)
     key = ec.generate_private_key(ec.SECP256R1())
     made = _authority(key, today)
     believed = _pem(made) + (_pem(authority) if authority is not None else b"")
-    return _signed(Keys(believed, _private_pem(key), b"", b""), made, names, today)
+    return _signed(Keys(believed, _private_pem(key), b"", b""), made, wanted, today)
 
 
-def _is_good(found: Keys, names: Sequence[str], today: datetime) -> bool:
+def _is_good(found: Keys, names: _Names, today: datetime) -> bool:
     certificate = x509.load_pem_x509_certificate(found.certificate)
-    known = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return certificate.not_valid_after_utc > today + _EARLY and set(_alternatives(names)) <= set(known)
+    return certificate.not_valid_after_utc > today + _EARLY and names <= _known(found)
 
 
-def _alternatives(names: Sequence[str]) -> list[x509.GeneralName]:
-    return [_general(name) for name in names]
+def _known(found: Keys) -> _Names:
+    certificate = x509.load_pem_x509_certificate(found.certificate)
+    return frozenset(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+
+
+def _alternatives(names: Sequence[str]) -> _Names:
+    return frozenset(map(_general, names))
 
 
 def _general(name: str) -> x509.GeneralName:
@@ -100,11 +107,11 @@ def _authority(key: ec.EllipticCurvePrivateKey, today: datetime) -> x509.Certifi
     )
 
 
-def _signed(authority: Keys, signer: x509.Certificate, names: Sequence[str], today: datetime) -> Keys:
+def _signed(authority: Keys, signer: x509.Certificate, names: _Names, today: datetime) -> Keys:
     key, signing = ec.generate_private_key(ec.SECP256R1()), _private(authority.authority_key)
     made = (
-        _builder(_subject(names[0]), signer.subject, key.public_key(), today, _LIFE)
-        .add_extension(x509.SubjectAlternativeName(_alternatives(names)), critical=False)
+        _builder(_subject("muster-webhook"), signer.subject, key.public_key(), today, _LIFE)
+        .add_extension(x509.SubjectAlternativeName(sorted(names, key=str)), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False)
         .sign(signing, hashes.SHA256())
@@ -127,7 +134,7 @@ def _builder(
 
 
 def _subject(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:_LONGEST_NAME])])
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 def _private(pem: bytes) -> ec.EllipticCurvePrivateKey:
