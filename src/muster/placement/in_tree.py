@@ -30,7 +30,10 @@ from muster.placement.plugins.node_ports import NodePorts
 from muster.placement.plugins.node_unschedulable import NodeUnschedulable
 from muster.placement.plugins.pod_group_pods_count import PodGroupPodsCount
 from muster.placement.plugins.priority_sort import PrioritySort
+from muster.placement.plugins.proportional_reserve import ProportionalReserve, ProportionalReserveArgs
 from muster.placement.plugins.resource_args import NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs
+from muster.placement.plugins.resource_strategies import ResourceStrategyFitArgs
+from muster.placement.plugins.resource_strategy_fit import ResourceStrategyFit
 from muster.placement.plugins.resources_fit import NodeResourcesFit, ResourceGates
 from muster.placement.plugins.scheduling_gates import SchedulingGates
 from muster.placement.plugins.taint_toleration import TaintToleration
@@ -102,6 +105,7 @@ IN_TREE: Mapping[str, Factory] = {
     "NodePorts": _plain(lambda shared: NodePorts(resize_preemption=shared.resize_preemption)),
     "NodeResourcesFit": _with(NodeResourcesFitArgs.from_document, _fit),
     "GpuShares": _plain(lambda _: GpuShares()),
+    "ProportionalReserve": _with(ProportionalReserveArgs.from_document, lambda args, _: ProportionalReserve(args)),
     "VolumeBinding": lambda document, _: check_arguments(document) or VolumeBinding(),
     "PodTopologySpread": _with(
         PodTopologySpreadArgs.from_document,
@@ -118,6 +122,7 @@ IN_TREE: Mapping[str, Factory] = {
     "ImageLocality": _plain(lambda _: ImageLocality()),
     "GpuPacking": _with(GpuPackingArgs.from_document, lambda args, _: GpuPacking(args)),
     "BinPacking": _with(BinPackingArgs.from_document, lambda args, _: BinPacking(args)),
+    "ResourceStrategyFit": _with(ResourceStrategyFitArgs.from_document, lambda args, _: ResourceStrategyFit(args)),
     DEFAULT_BINDER: _plain(lambda _: DefaultBinder()),
     "GangScheduling": _plain(lambda shared: GangScheduling(shared.groups)),
     "TopologyPlacementGenerator": _plain(lambda shared: TopologyPlacementGenerator(shared.groups)),

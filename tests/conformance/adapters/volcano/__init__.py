@@ -22,7 +22,6 @@ WITHOUT: dict[str, str] = {
     "gangreclaim": limits.MOST_DOMAINS,
     "nodegroup": "a Queue's `affinity` to groups of nodes: Muster binds queues to nodes by flavors",
     "numa_aware": "Muster does not see the NUMA nodes of a machine: its kubelet or agent places within it",
-    "resource_strategy_fit": "a score of Volcano's that Muster does not have",
     "shuffle": limits.PLUGIN,
     "sla": "Muster knows no time by which a job must be let in",
     "task_topology": "affinity between tasks of a job is said with pod affinity, not with annotations of their group",

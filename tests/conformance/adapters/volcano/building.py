@@ -24,6 +24,8 @@ from muster.placement.plugins.node_affinity import NodeAffinity
 from muster.placement.plugins.node_ports import NodePorts
 from muster.placement.plugins.node_unschedulable import NodeUnschedulable
 from muster.placement.plugins.resource_args import MOST_ALLOCATED, NodeResourcesFitArgs, ScoringStrategy
+from muster.placement.plugins.resource_strategies import ResourceStrategyFitArgs
+from muster.placement.plugins.resource_strategy_fit import ResourceStrategyFit
 from muster.placement.plugins.resources_fit import NodeResourcesFit
 from muster.placement.plugins.scheduling_gates import SchedulingGates
 from muster.placement.plugins.taint_toleration import TaintToleration
@@ -172,6 +174,10 @@ def profile_of(case: Case, groups: PodGroups) -> Profile:
         args = BinPackingArgs.from_volcano(enabled["binpack"].get("arguments") or {})
         plugins.append(BinPacking(args))
         weights[BinPacking.name] = args.weight
+    if enabled.get("resource-strategy-fit", {}).get("enableNodeOrder"):
+        strategies = ResourceStrategyFitArgs.from_volcano(enabled["resource-strategy-fit"].get("arguments") or {})
+        plugins.append(ResourceStrategyFit(strategies))
+        weights[ResourceStrategyFit.name] = strategies.weight + strategies.scarce_weight
     scoring = [plugin for plugin in plugins if weights.get(plugin.name)]
     return Profile.of(plugins, weights, points=_points(case, enabled, plugins, scoring))
 

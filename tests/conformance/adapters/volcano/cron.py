@@ -118,8 +118,8 @@ def _uid(job: Document) -> str:
 
 
 def _listed(job: Document) -> volcano.Job:
-    ended = timestamps.parse(job["time"]) + job["processTime"] / _NANO
-    state = {"phase": job["status"], "lastTransitionTime": timestamps.to_text(Instant(ended))}
+    ended = timestamps.parse(job["time"]) + job.get("processTime", 0) / _NANO
+    state = {"phase": job.get("status", ""), "lastTransitionTime": timestamps.to_text(Instant(ended))}
     metadata = {"name": _name(job), "namespace": "default", "uid": _uid(job), "creationTimestamp": job["time"]}
     return _job({"metadata": metadata, "status": {"state": state}})
 

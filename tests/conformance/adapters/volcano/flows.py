@@ -48,7 +48,9 @@ def _synced(case: Case) -> Outcome:
     for name in flow.spec.flows:
         job = flows.job_name(flow.metadata.name, name.name)
         metadata = {"name": job, "namespace": flow.metadata.namespace}
-        jobs[job] = _view(volcano.JOB, {"metadata": metadata, "status": {"state": {"phase": args["vcjobStatus"]}}})
+        jobs[job] = _view(
+            volcano.JOB, {"metadata": metadata, "status": {"state": {"phase": args.get("vcjobStatus", "")}}}
+        )
     found = flows.status_of(flow, jobs, {}, _NOW)
     return compare("status", _timeless(found), _timeless(case["row"]["want"]["jobFlowStatus"])) or Passed()
 
@@ -123,7 +125,7 @@ def _queued(*keys: Key) -> int:
 
 
 def _key(document: Document) -> Key:
-    return Key(document["metadata"]["namespace"], document["metadata"]["name"])
+    return Key(document["metadata"].get("namespace", ""), document["metadata"]["name"])
 
 
 def _added(case: Case) -> Outcome:
@@ -151,13 +153,18 @@ def _job_changed(case: Case) -> Outcome:
 
 def _enqueued(case: Case) -> Outcome:
     row = case["row"]
-    keys = [Key(request["Namespace"], request["JobFlowName"]) for request in (row["oldReq"], row["newReq"])]
+    keys = [
+        Key(request.get("Namespace", ""), request.get("JobFlowName", "")) for request in (row["oldReq"], row["newReq"])
+    ]
     return compare("queued", _queued(*keys), row["ExpectValue"]) or Passed()
 
 
 def _connection(case: Case) -> Outcome:
     args = case["row"]["args"]
-    return compare("connection", flows.connection(args["namespace"], args["name"]), case["row"]["want"]) or Passed()
+    return (
+        compare("connection", flows.connection(args.get("namespace", ""), args.get("name", "")), case["row"]["want"])
+        or Passed()
+    )
 
 
 def _flow_of(case: Case) -> Outcome:

@@ -134,7 +134,7 @@ def _pods(copy: _Copy, row: dict[str, Any], asked: str) -> Outcome:
     if asked == "DeletePod":
         meta = changed["metadata"]
         job = (meta.get("annotations") or {}).get(names.JOB, "")
-        copy.pods.pop((Key(meta["namespace"], job), meta["name"]), None)
+        copy.pods.pop((Key(meta.get("namespace", ""), job), meta["name"]), None)
     left = len(row["AddPod"]) - (asked == "DeletePod")
     return compare("error", error, _error(row, "ExpectedErr")) or compare("pods", len(copy.pods), left) or Passed()
 

@@ -132,7 +132,7 @@ def is_best_effort(pod: dict[str, Any]) -> bool:
 
 def job_of(pod: dict[str, Any]) -> str:
     meta = pod["metadata"]
-    return f"{meta['namespace']}/{(meta.get('annotations') or {}).get('scheduling.k8s.io/group-name', '')}"
+    return f"{meta.get('namespace', '')}/{(meta.get('annotations') or {}).get('scheduling.k8s.io/group-name', '')}"
 
 
 def queue_of(case: Case, pod: dict[str, Any]) -> str | None:
@@ -140,7 +140,7 @@ def queue_of(case: Case, pod: dict[str, Any]) -> str | None:
     known = {queue["metadata"]["name"] for queue in case.get("queues") or ()}
     for group in case.get("podGroups") or ():
         meta = group["metadata"]
-        if f"{meta['namespace']}/{meta['name']}" == job_of(pod):
+        if f"{meta.get('namespace', '')}/{meta['name']}" == job_of(pod):
             queue = (group.get("spec") or {}).get("queue") or "default"
             return queue if queue in known else None
     return None

@@ -67,7 +67,7 @@ class Outcome:
 
 def key_of(document: Document) -> str:
     metadata = document["metadata"]
-    return f"{metadata['namespace']}/{metadata['name']}"
+    return f"{metadata.get('namespace', '')}/{metadata['name']}"
 
 
 def is_placed(pod: Document) -> bool:

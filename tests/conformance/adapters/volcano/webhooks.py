@@ -267,7 +267,7 @@ def _pod_group(case: Case) -> Outcome:
 
 def _pod_group_patch(case: Case) -> Outcome:
     row = case["row"]
-    name = row["podgroup"]["metadata"]["namespace"]
+    name = row["podgroup"]["metadata"].get("namespace", "")
     metadata = {"name": name, "annotations": row["nsAnnotations"] or {}}
     namespace = Object(core.NAMESPACE, raw.encode({"metadata": metadata}))
 
