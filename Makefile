@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SUITE  ?= all
 
+# Tests start hundreds of processes: what they run is compiled once, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: up demo test test-e2e test-simulation compare-simulation soak test-postgres kubectl test-kubectl helm kubernetes test-kubernetes test-torch test-det check format bench docs conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
