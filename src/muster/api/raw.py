@@ -48,30 +48,66 @@ def as_object(value: JSON) -> Document:
 def decode_yaml(text: bytes | str) -> list[Document]:
     """Decode a YAML stream: its non-empty documents, `List` kinds flattened. Raises BadRequest with line and column."""
     try:
-        has_aliases = check_depth(text)
+        has_aliases = check_yaml(text)
         documents = list(yaml.load_all(text, Loader=YamlLoader))
         if has_aliases and _weight(documents, {}) > MAX_ALIASED_VALUES:
             raise ValueError(f"its aliases stand for more than {MAX_ALIASED_VALUES} values")
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise errors.BadRequest(f"the file is not valid YAML: {error}") from error
+        raise errors.BadRequest(f"the file is not valid YAML: {told(error)}") from error
     return list(_flatten(documents))
 
 
-def check_depth(text: bytes | str) -> bool:
+def check_yaml(text: bytes | str) -> bool:
     """Of YAML, before it is loaded: whether it has aliases. The loader, which is in C, has no bound of its own: a text
-    that nests deep enough would end the process. Raises YAMLError."""
-    depth, has_aliases = 0, False
+    that nests deep enough would end the process. And of a key that is there twice, it takes the last without a word.
+    Raises YAMLError."""
+    levels: list[_Level] = []
+    has_aliases = False
     for event in yaml.parse(text, Loader=YamlLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_YAML_DEPTH:
-                where: JSON = event.start_mark
-                raise yaml.MarkedYAMLError(None, None, f"there are more than {MAX_YAML_DEPTH} levels", where)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        elif isinstance(event, yaml.AliasEvent):
-            has_aliases = True
+        if isinstance(event, yaml.CollectionEndEvent):
+            levels.pop()
+        elif isinstance(event, yaml.NodeEvent):
+            has_aliases = has_aliases or isinstance(event, yaml.AliasEvent)
+            if levels:
+                levels[-1].take(event)
+            if isinstance(event, yaml.CollectionStartEvent):
+                levels.append(_Level(isinstance(event, yaml.MappingStartEvent)))
+            if len(levels) > MAX_YAML_DEPTH:
+                raise _misread(f"there are more than {MAX_YAML_DEPTH} levels", event)
     return has_aliases
+
+
+class _Level:
+    """A mapping or a sequence of which the end has not been read."""
+
+    def __init__(self, is_mapping: bool) -> None:
+        self._is_mapping = is_mapping
+        self._is_key = False  # what came last, in a mapping
+        self._keys: set[str] = set()
+
+    def take(self, event: yaml.NodeEvent) -> None:
+        self._is_key = self._is_mapping and not self._is_key
+        if not self._is_key or not isinstance(event, yaml.ScalarEvent) or event.value == "<<":
+            return
+        if event.value in self._keys:
+            raise _misread(f"the key {event.value!r} is there already", event)
+        self._keys.add(event.value)
+
+
+def _misread(problem: str, event: yaml.NodeEvent) -> yaml.MarkedYAMLError:
+    where: JSON = event.start_mark
+    return yaml.MarkedYAMLError(None, None, problem, where)
+
+
+def told(error: Exception) -> str:
+    """What is wrong with a text in YAML: on one line, with the place first."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        return where + ", ".join(part for part in (error.context, error.problem) if part)
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"{str(error).splitlines()[0]} (at position {error.position}); is it a text in UTF-8?"
+    return " ".join(str(error).split())
 
 
 def _weight(value: JSON, known: dict[int, int]) -> int:

@@ -1,7 +1,6 @@
 """`muster apply`."""
 
 import sys
-from collections.abc import Sequence
 
 import click
 
@@ -26,10 +25,9 @@ from muster.sdk.client import Client
 @namespace_option
 @click.option("--force-conflicts", is_flag=True, help="Take over fields that another manager has set.")
 @click.option("--dry-run", is_flag=True, help="Let the server check everything and change nothing.")
+@files.unknown_fields_option
 @click.pass_obj
-def command(
-    session: Session, filename: Sequence[str], namespace: str | None, force_conflicts: bool, dry_run: bool
-) -> None:
+def command(session: Session, /, **options: raw.JSON) -> None:
     """Create or change objects from files.
 
     The server merges what the files say into what exists (server-side apply): fields that the
@@ -41,22 +39,23 @@ def command(
       muster apply -f manifests/
       cat job.yaml | muster apply -f -
     """
-    client = connect(session, namespace)
-    found = files.read(filename)
+    client = connect(session, options["namespace"])
+    found = files.read(options["filename"])
     # A namespace must exist before what is in it, wherever the files mention it.
     found.sort(key=lambda item: item.document.get("kind") != "Namespace")
-    failures = sum(not _apply(client, item, force=force_conflicts, dry_run=dry_run) for item in found)
-    if failures:
+    if not all([_apply(client, item, options) for item in found]):
         sys.exit(reporting.FAILURE)
 
 
-def _apply(client: Client, item: Found, *, force: bool, dry_run: bool) -> bool:
-    """Goes on with the rest where one is refused, so that one run shows all that is wrong."""
+def _apply(client: Client, item: Found, options: raw.JSON) -> bool:
+    """False where it is refused: the rest is tried all the same, so that one run shows all that is wrong."""
+    dry_run = options["dry_run"]
+    strict = not options["ignore_unknown_fields"]
     try:
         resource = client.catalog().of_document(item.document)
         name = reading.text(item.document, "metadata", "name")
         before = _version(client, item, name)
-        after = client.apply(item.document, force=force, dry_run=dry_run)
+        after = client.apply(item.document, force=options["force_conflicts"], dry_run=dry_run, strict=strict)
     except errors.ApiError as error:
         error.message = f"{item.source}: {error.message}"
         reporting.report(error)

@@ -5,10 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
 from muster.api import errors, raw
 from muster.api.raw import Document
 
 _SUFFIXES = (".yaml", ".yml", ".json")
+
+unknown_fields_option = click.option(
+    "--ignore-unknown-fields", is_flag=True, help="Let fields pass that the server does not know."
+)
 
 
 @dataclass(frozen=True, slots=True)

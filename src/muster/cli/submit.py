@@ -34,6 +34,7 @@ INTERRUPTED = 130
 @click.option("-w", "--wait", is_flag=True, help="Follow the jobs to their end, and exit with their code.")
 @click.option("-l", "--logs", is_flag=True, help="Follow them with what their pods write (includes --wait).")
 @click.option("--dry-run", is_flag=True, help="Let the server check everything and make nothing.")
+@files.unknown_fields_option
 @output_option("json", "yaml", "name")
 @click.pass_obj
 def command(session: Session, /, **options: raw.JSON) -> None:
@@ -59,26 +60,27 @@ def command(session: Session, /, **options: raw.JSON) -> None:
     is_followed = options["wait"] or options["logs"]
     if is_followed:
         _jobs([item.document for item in found])  # before anything is made
-    made = _make(client, found, dry_run=options["dry_run"], quiet=bool(output))
+    made = _make(client, found, options)
     if output:
         _print(client, made, output)
     if is_followed and not options["dry_run"]:
         sys.exit(_follow_all(client, _jobs(made), with_logs=options["logs"]))
 
 
-def _make(client: Client, found: Sequence[Found], *, dry_run: bool, quiet: bool) -> list[raw.Document]:
+def _make(client: Client, found: Sequence[Found], options: raw.JSON) -> list[raw.Document]:
     """Stops at the first that is refused: what comes after it may need it. Says what was made before."""
+    dry_run, strict = options["dry_run"], not options["ignore_unknown_fields"]
     made: list[raw.Document] = []
     for item in found:
         try:
-            document = client.create(item.document, dry_run=dry_run)
+            document = client.create(item.document, dry_run=dry_run, strict=strict)
         except errors.ApiError as error:
             left = len(found) - len(made) - 1
             beyond = f" ({left} more not looked at)" if left else ""
             error.message = f"{item.source}{beyond}: {error.message}{_advice(error)}"
             raise
         made.append(document)
-        if not quiet:
+        if not options["output"]:
             click.echo(f"{_label(client, document)} created{' (dry run)' if dry_run else ''}")
     return made
 

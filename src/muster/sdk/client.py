@@ -134,23 +134,21 @@ class Client:
 
     # Writing
 
-    def create(self, document: Document, named: Named | None = None, *, dry_run: bool = False) -> Document:
+    def create(
+        self, document: Document, named: Named | None = None, *, dry_run: bool = False, strict: bool = True
+    ) -> Document:
+        """Raises BadRequest that names the fields which the server does not know, unless `strict` is false."""
         resource = self._of(document, named)
         path = resource.path(self._home(document))
-        query = {"fieldManager": self.manager, **({"dryRun": "All"} if dry_run else {})}
-        return self._write(Request("POST", path, query, raw.encode(document)))
+        return self._write(Request("POST", path, self._options(dry_run, strict), raw.encode(document)))
 
-    def apply(self, document: Document, *, force: bool = False, dry_run: bool = False) -> Document:
+    def apply(self, document: Document, *, force: bool = False, dry_run: bool = False, strict: bool = True) -> Document:
         """Server-side apply: the fields in `document` become this manager's. Raises Conflict that names the fields
-        another manager holds, unless `force`."""
+        another manager holds, unless `force`; and BadRequest as `create` does."""
         name = raw.dig(document, "metadata", "name")
         if not isinstance(name, str) or not name:
             raise errors.BadRequest("metadata.name: apply needs a name; use create for generateName")
-        query = {"fieldManager": self.manager}
-        if force:
-            query["force"] = "true"
-        if dry_run:
-            query["dryRun"] = "All"
+        query = {**self._options(dry_run, strict), **({"force": "true"} if force else {})}
         path = self._of(document).path(self._home(document), name)
         headers = {"Content-Type": "application/apply-patch+yaml"}
         return self._write(Request("PATCH", path, query, raw.encode(document), headers))
@@ -245,6 +243,11 @@ class Client:
         )
 
     # Below
+
+    def _options(self, dry_run: bool, strict: bool) -> dict[str, str]:
+        # A misspelled field would be dropped without a word, and the job run with a default in its place.
+        validation = "Strict" if strict else "Ignore"
+        return {"fieldManager": self.manager, "fieldValidation": validation, **({"dryRun": "All"} if dry_run else {})}
 
     def _of(self, document: Document, named: Named | None = None) -> Resource:
         return self.catalog().of_document(document) if named is None else self.resource(named)

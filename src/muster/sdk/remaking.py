@@ -33,14 +33,14 @@ class Lost(errors.Unavailable):
 
 def remake(client: Client, job: Job, workload: Document, *, timeout: float = 120.0) -> Document:
     """Raises Invalid before anything is deleted where the server would refuse it now, Lost where it is too late."""
-    document = clean(job, workload)
+    document = clean(job, workload)  # as the server has it, with whatever fields it once took
     trial = {**document, "metadata": {**document["metadata"], "name": _trial_name(job.name)}}
-    client.create(trial, job.dialect.resource, dry_run=True)
+    client.create(trial, job.dialect.resource, dry_run=True, strict=False)
     client.delete(job.dialect.resource, job.name, job.namespace, propagation="Foreground")
     client.wait(job.dialect.resource, job.name, lambda found: _is_other(found, job.uid), job.namespace, timeout=timeout)
     for pause in (*_RETRY_SECONDS, None):
         try:
-            return client.create(document, job.dialect.resource)
+            return client.create(document, job.dialect.resource, strict=False)
         except errors.ApiError as error:
             if not error.retryable or pause is None:
                 raise Lost(job, document, error) from error

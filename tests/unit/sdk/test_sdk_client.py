@@ -101,12 +101,22 @@ def test_a_name_cannot_reach_another_path(name):
     assert transport.requests == []
 
 
+def test_a_field_that_the_server_does_not_know_is_refused_unless_one_says_otherwise():
+    client, transport = a_client(lambda request: discovery(request) or {"metadata": {}})
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}
+    client.create(pod, dry_run=True)
+    assert transport.requests[-1].query == {"fieldManager": "muster", "fieldValidation": "Strict", "dryRun": "All"}
+    for write in (client.create, client.apply):
+        write(pod, strict=False)
+        assert transport.requests[-1].query["fieldValidation"] == "Ignore"
+
+
 def test_apply_is_server_side_with_our_manager():
     client, transport = a_client(lambda request: discovery(request) or {"metadata": {}})
     client.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}, force=True)
     sent = transport.requests[-1]
     assert (sent.method, sent.path) == ("PATCH", "/api/v1/namespaces/default/pods/x")
-    assert sent.query == {"fieldManager": "muster", "force": "true"}
+    assert sent.query == {"fieldManager": "muster", "fieldValidation": "Strict", "force": "true"}
     assert sent.headers["Content-Type"] == "application/apply-patch+yaml"
 
 
