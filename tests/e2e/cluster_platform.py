@@ -26,6 +26,13 @@ _CRDS = "customresourcedefinitions"
 _WEBHOOKS = "validatingwebhookconfigurations"
 _READY_SECONDS = 60.0
 _OF_NODES = ("--fake-gpus", "--label")
+_DEFAULT_QUEUE = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "LocalQueue",
+    "metadata": {"name": "default", "namespace": "default"},
+    "spec": {"clusterQueue": "default"},
+}
+"""With it, Jobs that name no queue are no more the cluster's own business than on a platform of ours."""
 
 
 @contextlib.contextmanager
@@ -88,7 +95,9 @@ class _Machines:
             self._start(name, "agent", *own, *options.of_nodes)
         self._until(lambda: _is_asked_at(client, port) and _are_fit(client, nodes))
         client.close()
-        return self._client()  # which does not know from before which kinds there are
+        knowing = self._client()  # of our kinds
+        knowing.create(_DEFAULT_QUEUE)
+        return knowing
 
     def log(self, name: str) -> Path:
         return self.data / f"{name}.log"
@@ -132,7 +141,7 @@ def _define(client: Client) -> None:
 
 
 def _is_established(definition: raw.Document) -> bool:
-    conditions = definition.get("status", {}).get("conditions", ())
+    conditions = definition.get("status", {}).get("conditions") or ()
     return any(found["type"] == "Established" and found["status"] == "True" for found in conditions)
 
 

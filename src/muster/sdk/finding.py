@@ -169,7 +169,7 @@ def collect(
 ) -> list[Summary]:
     """Pure. Pods and pod groups that belong to none of the jobs are gangs, or bare pods."""
     belongings = {job.uid: _Belongings() for job in found}
-    loose_groups = [group for group in groups if not _give_group(group, belongings)]
+    loose_groups = [group for group in groups if not _give_group(group, belongings) and not _is_left(group)]
     loose_pods = [pod for pod in pods if not _give_pod(pod, belongings)]
     for workload in workloads:
         for owner in reading.objects(workload, "metadata", "ownerReferences"):
@@ -185,6 +185,11 @@ def _give_group(group: Document, belongings: dict[str, _Belongings]) -> bool:
     if owner in belongings:
         belongings[owner].group = group
     return owner in belongings
+
+
+def _is_left(group: Document) -> bool:
+    """Its job is gone, and it will be collected: on a cluster that takes a moment."""
+    return dialects.of_document(dialects.controller(group)) in _LISTED
 
 
 def _give_pod(pod: Document, belongings: dict[str, _Belongings]) -> bool:

@@ -7,6 +7,7 @@ Kubernetes; what fails below HTTP becomes an `api.errors` class that says what t
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Protocol
@@ -30,6 +31,8 @@ from muster.api import errors
 
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 60.0
+_MOST_TRIES = 5
+_LONGEST_PAUSE_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +121,21 @@ class HttpTransport:
         self._pools.close()
 
     def _send(self, request: Request, timeout: urllib3.Timeout, *, preload: bool) -> urllib3.BaseHTTPResponse:
+        response = self._send_as_known(request, timeout, preload=preload)
+        for _ in range(1, _MOST_TRIES):
+            pause = _pause(request, response)
+            if pause is None:
+                break
+            response.close()
+            time.sleep(pause)
+            response = self._send_as_known(request, timeout, preload=preload)
+        return response
+
+    def _send_as_known(self, request: Request, timeout: urllib3.Timeout, *, preload: bool) -> urllib3.BaseHTTPResponse:
+        """With a credential that was renewed, where the server does not take the first."""
         credential = self._credentials.current()
         response = self._send_as(credential, request, timeout, preload=preload)
-        if response.status != 401 or not isinstance(request.body, bytes | None):
+        if response.status != 401 or not _is_repeatable(request):
             return response
         self._credentials.forget(credential)
         renewed = self._credentials.current()
@@ -163,6 +178,20 @@ class HttpTransport:
         if isinstance(error, ReadTimeoutError):
             return errors.Timeout(f"{address} did not answer in time: is the server busy or stopped?")
         return errors.Unavailable(f"the connection to {address} broke: {error}")
+
+
+def _is_repeatable(request: Request) -> bool:
+    return isinstance(request.body, bytes | None)  # a file has been read by now
+
+
+def _pause(request: Request, response: urllib3.BaseHTTPResponse) -> int | None:
+    """How long to wait before a request is sent again which the server has turned away, not looked at: too many at
+    once, or it has just learned of the kind. None: the answer stands."""
+    after = response.headers.get("Retry-After", "")
+    is_turned_away = response.status == 429 or response.status >= 500
+    if not is_turned_away or not after.isdigit() or int(after) > _LONGEST_PAUSE_SECONDS or not _is_repeatable(request):
+        return None
+    return int(after)
 
 
 class _Pools:
