@@ -113,6 +113,7 @@ class Machines:
                     Delete(kind, Key("", names.WEBHOOK))
                     for kind in (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS)
                 ),
+                *(Delete(kinds.API_SERVICE, Key("", name)) for name in names.API_SERVICES),
             ]
         )
 

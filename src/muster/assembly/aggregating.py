@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,8 +79,10 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Where this process is. `pod`: empty for one that runs elsewhere, to which `way` leads by address."""
+    """What this process answers, and where it is. `pod`: empty for one that runs elsewhere, to which `way` leads by
+    address."""
 
+    versions: Sequence[tuple[str, str]]
     way: Way
     pod: str
 
@@ -139,7 +141,7 @@ class Registration:
     async def _register(self) -> None:
         owners = await owning.owners(self._store)
         keys = await self._certificate.renew()
-        for document in self._here.way.api_services(keys.authorities, owners):
+        for document in self._here.way.api_services(self._here.versions, keys.authorities, owners):
             key = Key("", document["metadata"]["name"])
             found = await self._find(key)
             if found is None or aggregation.is_ours(found):

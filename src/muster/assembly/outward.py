@@ -68,7 +68,7 @@ async def answering(
     certificate, trust = Certificate(store, clock, terms.namespace, settings), Trust(store, clock)
     passed_on = Aggregated(answers.visibility, Reviews(store), lambda: trust.current, answers.is_leading)
     telling = admission.Registration(leaders, clock, certificate, terms.ownership, steers_pods=terms.steers_pods)
-    here = Here(settings.way(terms.namespace), settings.pod)
+    here = Here(answers.visibility.versions, settings.way(terms.namespace), settings.pod)
     passing = aggregating.Registration(leaders, clock, certificate, trust, here)
     async with (
         certificate.served() as context,

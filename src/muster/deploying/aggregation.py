@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from muster.api import visibility
 from muster.api.objects import Object
 from muster.api.raw import Document
 from muster.deploying import kinds, manifests, names, surroundings
@@ -36,8 +35,11 @@ class Way:
             made["spec"] = {"type": "ExternalName", "externalName": self.host}
         return made
 
-    def api_services(self, authorities: bytes, owners: Sequence[Document]) -> list[Document]:
-        """`authorities`: PEM of those who sign our certificate."""
+    def api_services(
+        self, versions: Sequence[tuple[str, str]], authorities: bytes, owners: Sequence[Document]
+    ) -> list[Document]:
+        """Of these groups and versions, the preferred one of a group first. `authorities`: PEM of those who sign our
+        certificate."""
         bundle = base64.b64encode(authorities).decode()
         target = {"namespace": self.namespace, "name": names.VISIBILITY, "port": self.port}
         return [
@@ -54,7 +56,7 @@ class Way:
                     "caBundle": bundle,
                 },
             }
-            for place, (group, version) in enumerate(visibility.VERSIONS)
+            for place, (group, version) in enumerate(versions)
         ]
 
 

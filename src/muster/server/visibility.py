@@ -8,14 +8,14 @@ scheduler has decided.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 from muster.api import errors, kueue, raw
 from muster.api.objects import Key
 from muster.api.raw import Document
-from muster.api.visibility import GROUP, KUEUE_GROUP, KUEUE_VERSIONS, SCHEDULER, VERSION
+from muster.api.visibility import GROUP, KUEUE_GROUP, KUEUE_VERSIONS, SCHEDULER, VERSION, VERSIONS
 from muster.quota import situation
 from muster.server.access import Attributes
 from muster.server.exchange import Query, Request, Response, json_response
@@ -57,6 +57,12 @@ class VisibilityApi:
         self._store = store
         self._visibility = visibility
         self._decisions = decisions
+
+    @property
+    def versions(self) -> Sequence[tuple[str, str]]:
+        """Group and version of what is served."""
+        is_kueues_on = self._visibility is not None and self._visibility.is_served
+        return VERSIONS if is_kueues_on else ((GROUP, VERSION),)
 
     async def answer(self, request: Request, check: Check, parts: tuple[str, ...]) -> Response | None:
         """None for paths that are somebody else's. `parts`: below the prefix."""

@@ -63,12 +63,22 @@ class QuotaController:
         self._clock = clock
         self._settings = settings or Settings()
         self.engine = Engine(self._settings)
+        self._run: _Run | None = None
         self.metrics = metrics or Registry()
         self.counted = QuotaMetrics(self.metrics, lambda: self.engine)
 
+    @property
+    def has_read(self) -> bool:
+        """Whether the engine knows all that is there: a run is under way, and past its beginning."""
+        return self._run is not None and self._run.has_read
+
     async def run(self) -> None:
         self.engine = Engine(self._settings)
-        await _Run(self._store, self._clock, self.engine, self.counted).run()
+        self._run = _Run(self._store, self._clock, self.engine, self.counted)
+        try:
+            await self._run.run()
+        finally:
+            self._run = None
 
 
 class _Run:
@@ -87,6 +97,7 @@ class _Run:
         self._writer = Writer(store, engine, self._events, self._workload, self._news, metrics)
         self._ground = Ground(store, clock, engine, self._news)
         self._takers = _takers(engine)
+        self.has_read = False
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -124,6 +135,7 @@ class _Run:
             self._read_inbox()
             await asyncio.sleep(0)
         await self._ground.follow_if_needed(tasks)
+        self.has_read = True
 
     def _read_inbox(self) -> None:
         until = self._clock.monotonic() + SLICE_SECONDS

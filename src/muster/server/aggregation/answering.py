@@ -19,6 +19,7 @@ from muster.server.paths import MISSING
 from muster.server.visibility import VisibilityApi
 
 ROOT: Final = "/apis"
+_RETRY_SECONDS: Final = 1
 _log = logging.getLogger(__name__)
 
 
@@ -92,7 +93,7 @@ class Aggregated:
 def _refused(error: ApiError) -> Response:
     if not isinstance(error, errors.Unavailable):
         return refusal(error)
-    # The next attempt must not come over the same connection: it would lead to the same replica.
-    error.retry_after = 1
+    error.retry_after = _RETRY_SECONDS
     told = refusal(error)
+    # The next attempt should not come over the same connection: it would lead to the same replica.
     return Response(told.status, told.body, headers=(*told.headers, ("connection", "close")))
