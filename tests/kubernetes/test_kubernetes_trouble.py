@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from msgspec import structs
 
 from muster.access import kubeconfig
 from muster.access.kubeconfig import Cluster
@@ -156,7 +157,7 @@ async def test_a_server_that_has_too_much_to_do_is_asked_again_later(limited, na
     async with KubernetesStore(limited) as store:
         for _ in range(20):  # the server needs a moment to take up its new rules
             results = await store.write(
-                [replace(write, options=replace(write.options, dry_run=True)) for write in writes]
+                [structs.replace(write, options=structs.replace(write.options, dry_run=True)) for write in writes]
             )
             assert all(isinstance(result, Written) for result in results)
             if turned_away:

@@ -4,7 +4,7 @@ from muster.api import core, timestamps
 from muster.api.meta import Instant
 from muster.api.objects import Object
 from muster.runtime.clock import Clock
-from muster.store.protocol import Delete, Options, Revision, Selection, Store
+from muster.store.protocol import Delete, Options, Revision, Selection, Store, Write
 
 _OPTIONS = Options(manager="muster-events")
 _PAGE = 500
@@ -29,23 +29,24 @@ class EventCleaner:
 
     async def clean(self) -> float:
         """Seconds until more may be due: what comes meanwhile is kept for longer than that."""
-        token, left = "", self._keep_seconds
+        token, left, due = "", self._keep_seconds, list[Write]()
         while True:
             page = await self._store.list(Selection(core.EVENT), limit=_PAGE, token=token)
             oldest = Instant(self._clock.now() - self._keep_seconds)
-            told = [(found, _last_told(found)) for found in page.items]
-            # Based on the revision seen: an event that is told again meanwhile stays.
-            await self._store.write(
-                [
-                    Delete(found.kind, found.key, based_on=Revision(found.revision), options=_OPTIONS)
-                    for found, at in told
-                    if at < oldest
-                ]
-            )
-            left = min([left, *(at - oldest for _, at in told if at >= oldest)])
+            for found in page.items:
+                told = _last_told(found)
+                if told < oldest:
+                    # Based on the revision seen: an event that is told again meanwhile stays.
+                    due.append(Delete(found.kind, found.key, based_on=Revision(found.revision), options=_OPTIONS))
+                else:
+                    left = min(left, told - oldest)
             token = page.token
             if not token:
-                return left
+                break
+        # Not page by page: a store that has changed since the first page has to work out what the next one was.
+        for start in range(0, len(due), _PAGE):
+            await self._store.write(due[start : start + _PAGE])
+        return left
 
 
 def _last_told(event: Object) -> Instant:

@@ -6,7 +6,8 @@ the controllers say what is wrong, as they do when it changes later.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from muster.api import batch, core, errors, kubeflow, kueue, muster, objects, raw, scheduling, volcano
 from muster.api.errors import FieldError

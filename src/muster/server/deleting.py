@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from msgspec import structs
+
 from muster.api import core, errors, raw
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
@@ -30,7 +32,7 @@ class DeleteOptions:
     def delete(self, target: Target, key: Key, options: protocol.Options) -> protocol.Delete:
         return protocol.Delete(
             target.kind, key, self.propagation, self.grace_seconds, self.uid, self.based_on,
-            replace(options, dry_run=options.dry_run or self.is_dry_run),
+            structs.replace(options, dry_run=options.dry_run or self.is_dry_run),
         )  # fmt: skip
 
 
@@ -95,7 +97,7 @@ async def evict(context: Context, call: Call) -> Response:
         raise errors.BadRequest(f"name in URL ({target.name}) does not match name in Eviction object ({name})")
     asked = options_from(sent.get("deleteOptions") or {})
     write = asked.delete(target, target.key, writing.options_of(call.request))
-    written = await writing.commit(context, replace(write, within_budgets=True))
+    written = await writing.commit(context, structs.replace(write, within_budgets=True))
     if call.request.headers.get(writing.RETURN_OBJECT) == "object":
         return deleted_response(context, call, written, 201)
     return reading.success(_details(target, written.object), 201)

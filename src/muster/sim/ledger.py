@@ -1,7 +1,7 @@
 """What is true after every commit, and those who look at it: each invariant sees each change, and then the whole."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from muster.api.everything import REGISTRY
@@ -9,6 +9,7 @@ from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.runtime.clock import Clock
 from muster.sim.tape import Commit
+from muster.store.journal import Row
 
 T = TypeVar("T")
 _BY_RESOURCE: Mapping[str, Kind] = {kind.resource: kind for kind in REGISTRY}
@@ -47,37 +48,53 @@ class Invariant(Protocol):
         ...
 
 
-@dataclass(slots=True)
 class Ledger:
     """Listens to a tape."""
 
-    invariants: Sequence[Invariant]
-    objects: dict[Kind, dict[Key, Object]] = field(default_factory=dict)
-    violation: Violation | None = None
-    commits: int = 0
+    def __init__(self, invariants: Sequence[Invariant]) -> None:
+        self.rows: dict[Kind, dict[Key, bytes]] = {}
+        """Everything, as it is on the tape."""
+        self.violation: Violation | None = None
+        self.commits = 0
+        self._listening = {kind: [one for one in invariants if kind in one.kinds] for kind in REGISTRY}
+        self._objects: dict[Kind, dict[Key, Object]] = {}
+        """Of kinds that somebody listens to: to decode the rest, leases and events, would be half of the work."""
 
     def take(self, commit: Commit) -> None:
         self.commits += 1
         touched: dict[str, Invariant] = {}
         for row in commit.rows:
             kind = _BY_RESOURCE[row.resource]
-            here = self.objects.setdefault(kind, {})
-            old = here.pop(row.key, None)
-            new = None if row.data is None else Object(kind, row.data)
-            if new is not None:
-                here[row.key] = new
-            for invariant in self.invariants:
-                if kind in invariant.kinds:
+            rows = self.rows.setdefault(kind, {})
+            if row.data is None:
+                rows.pop(row.key, None)
+            else:
+                rows[row.key] = row.data
+            listening = self._listening[kind]
+            if listening:
+                old, new = self._changed(kind, row)
+                for invariant in listening:
                     touched[invariant.name] = invariant
                     invariant.heard(old, new)
         for invariant in touched.values():
             self.violation = self.violation or invariant.broken()
 
+    def _changed(self, kind: Kind, row: Row) -> tuple[Object | None, Object | None]:
+        """What it was, and what it is."""
+        objects = self._objects.setdefault(kind, {})
+        old = objects.pop(row.key, None)
+        if row.data is None:
+            return old, None
+        new = objects[row.key] = Object(kind, row.data)
+        return old, new
+
     def find(self, kind: Kind, key: Key) -> Object | None:
-        return self.objects.get(kind, {}).get(key)
+        found = self.rows.get(kind, {}).get(key)
+        return None if found is None else Object(kind, found)
 
     def all(self, kind: Kind) -> Iterable[Object]:
-        return self.objects.get(kind, {}).values()
+        """Of a kind that somebody listens to."""
+        return self._objects.get(kind, {}).values()
 
 
 class Recent(Generic[T]):

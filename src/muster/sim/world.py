@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from muster.api import core, timestamps, volcano
 from muster.api.everything import REGISTRY
 from muster.api.meta import Instant
-from muster.api.objects import Key, Object
 from muster.controllers.scheduling import SchedulingController
 from muster.placement.engine import Engine, default_engine
 from muster.quota.engine import Engine as QuotaEngine
+from muster.runtime import collector
 from muster.runtime.clock import Deadlock, Livelock, VirtualClock, run_virtual
 from muster.sim import extenders, loads, mixes, orders
 from muster.sim.agents import Fleet, registration
@@ -87,7 +87,8 @@ def run(plan: Plan, assemble: Assemble) -> Outcome:
                 return await World(plan, assemble, clock, tasks, complaints).live()
 
     try:
-        return run_virtual(main)
+        with collector.calmed():
+            return run_virtual(main)
     except (Deadlock, Livelock) as error:
         violation = Violation(type(error).__name__.lower(), str(error))
         return Outcome(plan, violation, "", 0.0, 0, Counter(), [])
@@ -193,6 +194,10 @@ class World:
         self.ledger.take(commit)
         if self.ledger.violation is not None:
             self._alarm.set()
+        if self._triggers:
+            self._pull_triggers()
+
+    def _pull_triggers(self) -> None:
         due = [act for number, act in self._triggers if number <= self.ledger.commits]
         self._triggers = [pair for pair in self._triggers if pair[0] > self.ledger.commits]
         for act in due:
@@ -305,7 +310,7 @@ class World:
 
     async def _submit(self, event: Submit) -> None:
         kind, key = await self._users.submit(event)
-        if key not in self.ledger.objects.get(kind, {}) and kind is not core.POD:
+        if key not in self.ledger.rows.get(kind, {}) and kind is not core.POD:
             self._accuse(Violation("acknowledged", f"{kind.name} {key} was acknowledged and is not there"))
 
     async def _carry_out(self, order: Order) -> None:
@@ -349,9 +354,9 @@ class World:
 
     async def _compare_with_ledger(self, store: Store) -> None:
         """Restarting from the journal gives the state that was there."""
-        for kind, objects in list(self.ledger.objects.items()):
-            loaded = {found.key: found for found in (await store.list(Selection(kind))).items}
-            differing = sorted(key for key in objects.keys() | loaded.keys() if _raw(objects, key) != _raw(loaded, key))
+        for kind, rows in list(self.ledger.rows.items()):
+            loaded = {found.key: found.raw for found in (await store.list(Selection(kind))).items}
+            differing = sorted(key for key in rows.keys() | loaded.keys() if rows.get(key) != loaded.get(key))
             if differing:
                 about = tuple(Place(kind.resource, key) for key in differing[:3])
                 self._accuse(Violation("restart", f"{kind.plural} {differing} came back otherwise", about))
@@ -406,11 +411,6 @@ def _lateness(late: Sequence[Wanted], seconds: float, after: str) -> Violation |
     first = late[0]
     message = f"{len(late)} jobs have not ended {seconds:g} s after {after}: {first.kind.name} {first.key}"
     return Violation("liveness", message, (Place(first.kind.resource, first.key),))
-
-
-def _raw(objects: dict[Key, Object], key: Key) -> bytes | None:
-    found = objects.get(key)
-    return None if found is None else found.raw
 
 
 async def _wait(event: asyncio.Event) -> None:

@@ -170,13 +170,12 @@ class EmbeddedStore:
         revision, after = _decode_token(token) if token else (self.revision, None)
         objects, ordered = table.at(revision)
         keys = in_namespace(ordered, selection.namespace, after)
-        found = [objects[key] for key in keys]
         if selection.labels.requirements or selection.labels.nothing or selection.fields.requirements:
-            found = [item for item in found if selection.matches(item)]
-        if not limit or len(found) <= limit:
-            return Page(found, revision)
-        page = found[:limit]
-        return Page(page, revision, _encode_token(revision, page[-1].key), len(found) - limit)
+            keys = [key for key in keys if selection.matches(objects[key])]
+        if not limit or len(keys) <= limit:
+            return Page([objects[key] for key in keys], revision)
+        page = [objects[key] for key in keys[:limit]]
+        return Page(page, revision, _encode_token(revision, page[-1].key), len(keys) - limit)
 
     def watch(
         self, selection: Selection, *, since: Revision | None = None, bookmarks: bool = False

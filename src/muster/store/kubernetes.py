@@ -8,10 +8,10 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from muster.access.kubeconfig import Cluster
 from muster.api import errors, ownership, raw
@@ -98,7 +98,7 @@ class KubernetesStore(RemoteStore):
 
     def _narrow(self, selection: Selection) -> Selection:
         labels = self._owned.narrow(selection.kind, selection.labels)
-        return selection if labels is selection.labels else msgspec.structs.replace(selection, labels=labels)
+        return selection if labels is selection.labels else replace(selection, labels=labels)
 
     def _error(self, kind: Kind, body: bytes, code: int) -> errors.ApiError:
         found = super()._error(kind, body, code)

@@ -6,7 +6,6 @@ based on and is accepted or refused alone. Embedded, a batch is one disk commit.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NewType, Protocol, TypeAlias
 
@@ -39,8 +38,7 @@ class Selection(msgspec.Struct, frozen=True, cache_hash=True):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True, gc=False):
     """What a list found: consistent at `revision`. `token` continues where `limit` cut it off."""
 
     items: Sequence[Object]
@@ -65,8 +63,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     revision: Revision
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, gc=False):
     """What any write may carry."""
 
     manager: str = "muster"
@@ -77,8 +74,7 @@ class Options:
 DEFAULT_OPTIONS = Options()
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(msgspec.Struct, frozen=True, gc=False):
     """`document.metadata` carries namespace and name, or generateName. Refused: AlreadyExists, Invalid."""
 
     kind: Kind
@@ -86,8 +82,7 @@ class Create:
     options: Options = DEFAULT_OPTIONS
 
 
-@dataclass(frozen=True, slots=True)
-class Replace:
+class Replace(msgspec.Struct, frozen=True, gc=False):
     """The whole object (or its status). `metadata.resourceVersion`, where present, must be current."""
 
     kind: Kind
@@ -103,8 +98,7 @@ class PatchType(StrEnum):
     STRATEGIC = "application/strategic-merge-patch+json"
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(msgspec.Struct, frozen=True, gc=False):
     """`based_on`: the revision the caller planned with; refused with Conflict if it is no longer current.
     None where the patch is right whatever the object says by now."""
 
@@ -117,8 +111,7 @@ class Patch:
     options: Options = DEFAULT_OPTIONS
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(msgspec.Struct, frozen=True, gc=False):
     """Server-side apply: the fields in `document` become the manager's, created if need be."""
 
     kind: Kind
@@ -129,8 +122,7 @@ class Apply:
     options: Options = DEFAULT_OPTIONS
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True, gc=False):
     """Deletes at once, or marks as terminating: finalizers, dependants in foreground, a pod that still runs.
     `within_budgets`: of a pod, its eviction: refused with TooManyRequests while a PodDisruptionBudget needs it."""
 
@@ -144,15 +136,14 @@ class Delete:
     within_budgets: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True, gc=False):
     """Commits a placement: sets the pod's node once. Refused with Conflict if it has one, or its uid changed."""
 
     kind: Kind
     key: Key
     node: str
     uid: str | None = None
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = {}
     options: Options = DEFAULT_OPTIONS
 
 
@@ -168,8 +159,7 @@ class Written(msgspec.Struct, frozen=True, gc=False):
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     error: ApiError
 
 
