@@ -27,6 +27,7 @@ VOLCANO = "batch.volcano.sh/v1alpha1"
 SCHEDULING = "scheduling.volcano.sh/v1beta1"
 FLOW = "flow.volcano.sh/v1alpha1"
 KUEUE = "kueue.x-k8s.io/v1beta2"
+PENDING = "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/research/pendingworkloads"
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "research"}}
 Right = tuple[str, str, str]
 """Group, resource (with its subresource), verb."""
@@ -178,8 +179,10 @@ async def what_queues(plane: Plane) -> None:
     plane.apply(*queues())
     older = plane.kubectl("get", "clusterqueues.v1beta1.kueue.x-k8s.io", "research", "-o", "jsonpath={.spec.cohort}")
     assert older == "all", "the webhook converts it"
+    await until(lambda: "True" in plane.kubectl("get", "apiservice", "v1.visibility.muster.dev"))
     found = {each["about"]: each["verdict"] for each in json.loads(plane.muster("doctor", "-o", "json").out)}
-    assert (found["leader"], found["webhooks"], found["nodes"]) == ("ok", "ok", "ok")
+    assert (found["leader"], found["webhooks"], found["visibility"], found["nodes"]) == ("ok", "ok", "ok", "ok")
+    assert '"items":[]' in plane.kubectl("get", "--raw", PENDING)
     plane.apply(
         made("batch/v1", "Job", "queued", "default", metadata=QUEUED, spec={"template": template("true")}),
         made("v1", "Pod", "queued", "default", metadata=QUEUED, **template("sleep 600", schedulerName="muster")),

@@ -169,8 +169,8 @@ def visibility(found: Sequence[Object], *, is_expected: bool) -> Iterator[Findin
         yield fail("visibility", "; ".join(sorted(set(broken.values()))), advice)
     elif ours:
         theirs = len(found) - len(ours)
-        told = f"{len(ours)} APIs of queues and decisions answer"
-        yield ok("visibility", told + (f", {theirs} are Kueue's own" if theirs else ""))
+        told = f"APIs about queues and decisions: {len(ours)} answered by Muster"
+        yield ok("visibility", told + (f", {theirs} by Kueue" if theirs else ""))
     elif is_expected:
         yield warn("visibility", "nobody answers what is asked about queues", "see what the leader logs about it")
 

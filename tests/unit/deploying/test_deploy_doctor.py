@@ -193,6 +193,41 @@ async def test_webhooks_that_are_registered_but_not_asked_are_found_out(clock: V
     assert (found.verdict, found.found) == (Verdict.FAIL, "registered, but nobody answered")
 
 
+def an_api_service(name: str, service: str, *, is_available: bool, **labels: str) -> dict[str, Any]:
+    condition = {
+        "type": "Available",
+        "status": str(is_available),
+        "reason": "FailedDiscoveryCheck",
+        "message": "no way",
+    }
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"service": {"name": service}},
+        "status": {"conditions": [condition]},
+    }
+
+
+@on_virtual_time
+async def test_apis_that_nobody_answers_for_are_in_everybodys_way(clock: VirtualClock) -> None:
+    async with a_cluster(clock) as store:
+        assert "visibility" not in await examined(store, clock)
+        ours, theirs, broken = names.API_SERVICES
+        await put(store, kinds.API_SERVICE, an_api_service(theirs, "kueue-visibility-server", is_available=False))
+        assert "visibility" not in await examined(store, clock), "somebody else's"
+        await put(store, kinds.API_SERVICE, an_api_service(ours, names.VISIBILITY, is_available=True, **names.LABELS))
+        found = (await examined(store, clock))["visibility"]
+        assert (found.verdict, found.found) == (
+            Verdict.OK,
+            "APIs about queues and decisions: 1 answered by Muster, 1 by Kueue",
+        )
+        await put(
+            store, kinds.API_SERVICE, an_api_service(broken, names.VISIBILITY, is_available=False, **names.LABELS)
+        )
+        found = (await examined(store, clock))["visibility"]
+        assert (found.verdict, found.found) == (Verdict.FAIL, "FailedDiscoveryCheck: no way")
+        assert f"kubectl delete apiservice {broken}" in found.advice
+
+
 def test_this_machine_is_examined_without_a_platform(tmp_path) -> None:
     found = {each.about: each for each in checkup.examine(tmp_path / "data", 0)}
     assert found["data directory"].verdict is Verdict.OK
