@@ -8,13 +8,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sized
 from difflib import get_close_matches
 from functools import lru_cache
 
+from muster.api import quantity
 from muster.api.errors import FieldError
+from muster.api.quantity import BadQuantity
+from muster.api.scalars import QuantityText
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _ENV_NAME = re.compile(r"[ -<>-~]+")
 MAX_ANNOTATIONS_BYTES = 262_144
+LONGEST_LABEL = 63
+LONGEST_SUBDOMAIN = 253
 
 DNS_LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
@@ -90,11 +95,11 @@ def _show(value: object) -> str:
 
 
 def is_dns_label(text: str) -> bool:
-    return len(text) <= 63 and _DNS_LABEL.fullmatch(text) is not None
+    return len(text) <= LONGEST_LABEL and _DNS_LABEL.fullmatch(text) is not None
 
 
 def is_dns_subdomain(text: str) -> bool:
-    return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None
+    return len(text) <= LONGEST_SUBDOMAIN and _DNS_SUBDOMAIN.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)
@@ -103,25 +108,34 @@ def is_qualified_name(text: str) -> bool:
     prefix, slash, name = text.rpartition("/")
     if slash and not is_dns_subdomain(prefix):
         return False
-    return 0 < len(name) <= 63 and _LABEL_NAME.fullmatch(name) is not None
+    return 0 < len(name) <= LONGEST_LABEL and _LABEL_NAME.fullmatch(name) is not None
 
 
 def is_label_value(text: str) -> bool:
-    return not text or (len(text) <= 63 and _LABEL_NAME.fullmatch(text) is not None)
+    return not text or (len(text) <= LONGEST_LABEL and _LABEL_NAME.fullmatch(text) is not None)
+
+
+def at_most_characters(path: str, text: str, limit: int) -> Iterator[FieldError]:
+    if len(text) > limit:
+        yield invalid(path, text, f"must be no more than {limit} characters")
 
 
 def dns_label(path: str, text: str) -> Iterator[FieldError]:
     if not text:
         yield required(path)
-    elif not is_dns_label(text):
-        yield invalid(path, text, DNS_LABEL_RULE)
+    else:
+        yield from at_most_characters(path, text, LONGEST_LABEL)
+        if _DNS_LABEL.fullmatch(text) is None:
+            yield invalid(path, text, DNS_LABEL_RULE)
 
 
 def dns_subdomain(path: str, text: str) -> Iterator[FieldError]:
     if not text:
         yield required(path)
-    elif not is_dns_subdomain(text):
-        yield invalid(path, text, DNS_SUBDOMAIN_RULE)
+    else:
+        yield from at_most_characters(path, text, LONGEST_SUBDOMAIN)
+        if _DNS_SUBDOMAIN.fullmatch(text) is None:
+            yield invalid(path, text, DNS_SUBDOMAIN_RULE)
 
 
 def qualified_name(path: str, text: str) -> Iterator[FieldError]:
@@ -140,7 +154,13 @@ def labels(path: str, mapping: Mapping[str, str] | None) -> Iterator[FieldError]
     for key, value in (mapping or {}).items():
         yield from qualified_name(path, key)
         if not is_label_value(value):
-            yield invalid(path, value, LABEL_VALUE_RULE)
+            yield from label_value(path, value)
+
+
+def label_value(path: str, text: str) -> Iterator[FieldError]:
+    yield from at_most_characters(path, text, LONGEST_LABEL)
+    if text and _LABEL_NAME.fullmatch(text) is None:
+        yield invalid(path, text, LABEL_VALUE_RULE)
 
 
 def annotations(path: str, mapping: Mapping[str, str] | None) -> Iterator[FieldError]:
@@ -166,6 +186,19 @@ def non_negative(path: str, value: int | None) -> Iterator[FieldError]:
 def positive(path: str, value: int | None) -> Iterator[FieldError]:
     if value is not None and value <= 0:
         yield invalid(path, value, "must be greater than 0")
+
+
+def amount(path: str, value: QuantityText | None) -> Iterator[FieldError]:
+    """A quantity that is not negative. Absent is fine."""
+    if value is None:
+        return
+    try:
+        parsed = quantity.parse(value)
+    except BadQuantity as error:
+        yield invalid(path, value, str(error))
+        return
+    if parsed < quantity.ZERO:
+        yield invalid(path, value, "must be greater than or equal to 0")
 
 
 def unique(path: str, values: Collection[str], field: str = "") -> Iterator[FieldError]:

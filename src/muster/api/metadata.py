@@ -88,5 +88,4 @@ def validate_label_selector(path: str, selector: LabelSelector | None) -> Iterat
         elif term.operator in ("Exists", "DoesNotExist") and term.values:
             yield fields.forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
         for position, value in enumerate(term.values):
-            if not fields.is_label_value(value):
-                yield fields.invalid(f"{at}.values[{position}]", value, fields.LABEL_VALUE_RULE)
+            yield from fields.label_value(f"{at}.values[{position}]", value)

@@ -1,10 +1,11 @@
 """`Object`: one version of one stored object, encoded, with views that are decoded when first read."""
 
+import dataclasses
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from muster.api import errors, raw
+from muster.api import errors, misfits, raw
 from muster.api.kinds import Kind
 from muster.api.meta import ObjectMeta, Resource
 
@@ -87,8 +88,7 @@ def decode_view(kind: Kind, encoded: bytes) -> Resource:
     try:
         return decoder.decode(encoded)
     except msgspec.ValidationError as error:
-        name = str(raw.dig(raw.decode(encoded), "metadata", "name", default=""))
-        raise errors.invalid(kind.name, name, [_shape_error(error)], group=kind.group) from error
+        raise _misfit(kind, raw.decode(encoded), error) from error
 
 
 def view_of(kind: Kind, document: raw.Document) -> Resource:
@@ -96,11 +96,11 @@ def view_of(kind: Kind, document: raw.Document) -> Resource:
     try:
         return msgspec.convert(document, kind.view)
     except msgspec.ValidationError as error:
-        name = str(raw.dig(document, "metadata", "name", default=""))
-        raise errors.invalid(kind.name, name, [_shape_error(error)], group=kind.group) from error
+        raise _misfit(kind, document, error) from error
 
 
-def _shape_error(error: msgspec.ValidationError) -> errors.FieldError:
-    # msgspec says: Expected `int`, got `str` - at `$.spec.replicas`
-    message, _, path = str(error).partition(" - at ")
-    return errors.FieldError(path.strip("`").removeprefix("$.") or "<document>", "FieldValueTypeInvalid", message)
+def _misfit(kind: Kind, document: raw.JSON, error: msgspec.ValidationError) -> errors.Invalid:
+    found = misfits.field_error(error, document)
+    name = str(raw.dig(document, "metadata", "name", default=""))
+    where = dataclasses.replace(found, path=found.path or "<document>")
+    return errors.invalid(kind.name, name, [where], group=kind.group)

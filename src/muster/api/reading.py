@@ -1,9 +1,11 @@
 """Reading a document as a view where bad input must be answered with every field that is wrong: configuration."""
 
+import dataclasses
 from typing import TypeVar
 
 import msgspec
 
+from muster.api import misfits
 from muster.api.errors import FieldError
 from muster.api.meta import View
 from muster.api.raw import Document, type_name
@@ -24,8 +26,8 @@ def read(view: type[V], document: object, path: str = "") -> V | list[FieldError
     try:
         return msgspec.convert(present, view)
     except msgspec.ValidationError as error:
-        message, _, at = str(error).partition(" - at ")
-        return [FieldError(_join(path, at.strip("`").removeprefix("$").lstrip(".")), "FieldValueTypeInvalid", message)]
+        found = misfits.field_error(error, present)
+        return [dataclasses.replace(found, path=_join(path, found.path))]
 
 
 def _without_nulls(document: Document) -> Document:

@@ -56,14 +56,15 @@ class Gang:
 
     def check(self) -> None:
         """Raises Invalid with everything that is wrong, before anything is created."""
+        too_long = [*fields.at_most_characters("name", self.name, _LONGEST_NAME)]
         causes = [
-            *fields.dns_label("name", self.name),
+            *(too_long or fields.dns_label("name", self.name)),
             *fields.positive("replicas", self.replicas),
             *fields.non_negative("gpus", self.gpus),
+            *fields.amount("cpu", self.cpu or None),
+            *fields.amount("memory", self.memory or None),
             *fields.positive("timeout", self.timeout_seconds),
         ]
-        if len(self.name) > _LONGEST_NAME:
-            causes.append(fields.invalid("name", self.name, f"must be no more than {_LONGEST_NAME} characters"))
         if not self.command:
             causes.append(fields.required("command", "what to run, for example: -- python train.py"))
         for name in self.env:

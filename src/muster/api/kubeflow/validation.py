@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from muster.api import fields
-from muster.api.core.validation import validate_pod_template, validate_quantity
+from muster.api.core.validation import validate_pod_template
 from muster.api.errors import FieldError
 from muster.api.kubeflow.defaults import CONTAINER, MASTER, WORKER
 from muster.api.kubeflow.views import PyTorchJob, PyTorchJobSpec, ReplicaSpec, RunPolicy
@@ -76,7 +76,7 @@ def _run_policy(path: str, policy: RunPolicy) -> Iterator[FieldError]:
             f"{at}.scheduleTimeoutSeconds", policy.scheduling_policy.schedule_timeout_seconds
         )
         for name, amount in (policy.scheduling_policy.min_resources or {}).items():
-            yield from validate_quantity(f"{at}.minResources.{name}", amount)
+            yield from fields.amount(f"{at}.minResources.{name}", amount)
 
 
 def _gang(spec: PyTorchJobSpec) -> Iterator[FieldError]:

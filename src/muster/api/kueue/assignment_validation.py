@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from muster.api import core, fields, quantity
+from muster.api import fields, quantity
 from muster.api.errors import FieldError
 from muster.api.kueue.workload_views import (
     Admission,
@@ -38,7 +38,7 @@ def _assignment(path: str, assignment: PodSetAssignment) -> Iterator[FieldError]
         yield from fields.dns_subdomain(f"{path}.flavors[{resource}]", flavor)
     yield from fields.non_negative(f"{path}.count", assignment.count)
     for resource, usage in (assignment.resource_usage or {}).items():
-        yield from core.validate_quantity(f"{path}.resourceUsage[{resource}]", usage)
+        yield from fields.amount(f"{path}.resourceUsage[{resource}]", usage)
         if not _is_shared_evenly(resource, usage, assignment.count or 0):
             yield fields.invalid(f"{path}.resourceUsage[{resource}]", usage, f"is not a multiple of {assignment.count}")
     yield from fields.one_of(

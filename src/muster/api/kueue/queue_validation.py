@@ -6,7 +6,7 @@ Checks of one object alone. Whether flavors, cohorts and checks exist is not che
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from muster.api import core, fields, quantity
+from muster.api import fields, quantity
 from muster.api.errors import FieldError
 from muster.api.kueue.queue_views import (
     AdmissionChecksStrategy,
@@ -179,9 +179,9 @@ def _resource_group(path: str, group: ResourceGroup, rules: _Rules) -> Iterator[
 def _quota(path: str, quota: ResourceQuota, rules: _Rules) -> Iterator[FieldError]:
     if quota.nominal_quota is None:
         yield fields.required(f"{path}.nominalQuota")
-    yield from core.validate_quantity(f"{path}.nominalQuota", quota.nominal_quota)
+    yield from fields.amount(f"{path}.nominalQuota", quota.nominal_quota)
     for field, limit in (("borrowingLimit", quota.borrowing_limit), ("lendingLimit", quota.lending_limit)):
-        yield from core.validate_quantity(f"{path}.{field}", limit)
+        yield from fields.amount(f"{path}.{field}", limit)
         if limit is not None and not rules.has_owner:
             yield fields.invalid(f"{path}.{field}", limit, f"{field} must be nil when {rules.owner} is empty")
     if rules.lends_own_only and _exceeds(quota.lending_limit, quota.nominal_quota):
@@ -259,7 +259,7 @@ def _on_flavors(spec: ClusterQueueSpec, kept: Mapping[str, tuple[str, ...]]) -> 
 def _weight(path: str, sharing: FairSharing | None) -> Iterator[FieldError]:
     if sharing is None or sharing.weight is None:
         return
-    found = list(core.validate_quantity(path, sharing.weight))
+    found = list(fields.amount(path, sharing.weight))
     yield from found
     if not found and quantity.ZERO < quantity.parse(sharing.weight) <= SMALLEST_WEIGHT:
         yield fields.invalid(path, sharing.weight, "must be zero or greater than 1e-9")

@@ -28,8 +28,8 @@ def _allocation(allocation: Allocation) -> Iterator[FieldError]:
     for path, text in (("spec.taskId", spec.task_id), ("spec.jobId", spec.job_id)):
         if path == "spec.taskId" and not text:
             yield fields.required(path)
-        elif text and not fields.is_label_value(text):
-            yield fields.invalid(path, text, fields.LABEL_VALUE_RULE)
+        else:
+            yield from fields.label_value(path, text or "")
     if not spec.task_type:
         yield fields.required("spec.taskType")
     else:

@@ -18,8 +18,7 @@ def validate_cron_job(job: CronJob) -> list[FieldError]:
 
 
 def _name(name: str) -> Iterator[FieldError]:
-    if len(name) > MAX_NAME:
-        yield fields.invalid("metadata.name", name, f"must be no more than {MAX_NAME} characters")
+    yield from fields.at_most_characters("metadata.name", name, MAX_NAME)
     if name and not fields.is_qualified_name(name):
         yield fields.invalid("metadata.name", name, f"invalid cronJob name: {fields.QUALIFIED_NAME_RULE}")
 

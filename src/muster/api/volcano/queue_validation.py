@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 
-from muster.api import core, fields, quantity
+from muster.api import fields, quantity
 from muster.api.errors import FieldError
 from muster.api.metadata import validate_label_selector
 from muster.api.quantity import BadQuantity, Quantity
@@ -44,7 +44,7 @@ def _queue(queue: Queue) -> Iterator[FieldError]:
 def _amounts(path: str, listed: ResourceList | None) -> Iterator[FieldError]:
     for name, value in (listed or {}).items():
         yield from fields.qualified_name(path, name)
-        yield from core.validate_quantity(f"{path}.{name}", value)
+        yield from fields.amount(f"{path}.{name}", value)
 
 
 def _resources(spec: QueueSpec) -> Iterator[FieldError]:

@@ -12,7 +12,7 @@ from muster.api.core.validation.limit_ranges import validate_limit_range
 from muster.api.core.validation.nodes import validate_namespace, validate_node, validate_node_update, validate_taints
 from muster.api.core.validation.pod_updates import validate_pod_update
 from muster.api.core.validation.pods import validate_pod, validate_pod_spec, validate_pod_template
-from muster.api.core.validation.resources import validate_quantity, validate_resource_list, validate_resources
+from muster.api.core.validation.resources import validate_resource_list, validate_resources
 from muster.api.core.validation.services import validate_event, validate_service
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "validate_pod_spec",
     "validate_pod_template",
     "validate_pod_update",
-    "validate_quantity",
     "validate_resource_list",
     "validate_resources",
     "validate_secret",

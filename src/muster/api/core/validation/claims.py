@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from muster.api import fields
-from muster.api.core.validation.resources import validate_quantity
 from muster.api.core.views import PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements
 from muster.api.errors import FieldError
 from muster.api.metadata import validate_label_selector
@@ -31,7 +30,7 @@ def _claim(path: str, spec: PersistentVolumeClaimSpec) -> Iterator[FieldError]:
     if storage is None:
         yield fields.required(f"{path}.resources[storage]")
     else:
-        yield from validate_quantity(f"{path}.resources.requests[storage]", storage)
+        yield from fields.amount(f"{path}.resources.requests[storage]", storage)
     if spec.storage_class_name:
         yield from fields.dns_subdomain(f"{path}.storageClassName", spec.storage_class_name)
     yield from fields.one_of(f"{path}.volumeMode", spec.volume_mode, _VOLUME_MODES)

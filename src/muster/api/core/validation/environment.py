@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 
 from muster.api import fields
-from muster.api.core.validation.resources import validate_quantity
 from muster.api.core.views import (
     Container,
     EnvFromSource,
@@ -121,7 +120,7 @@ def validate_resource_reference(path: str, reference: ResourceFieldSelector, *, 
         yield fields.required(f"{path}.resource")
     elif reference.resource not in _RESOURCES and ".hugepages-" not in reference.resource:
         yield fields.unsupported(f"{path}.resource", reference.resource, _RESOURCES)
-    yield from validate_quantity(f"{path}.divisor", reference.divisor)
+    yield from fields.amount(f"{path}.divisor", reference.divisor)
 
 
 def validate_key(path: str, key: str) -> Iterator[FieldError]:

@@ -35,8 +35,7 @@ def validate_taints(path: str, taints: tuple[Taint, ...]) -> Iterator[FieldError
     for index, taint in enumerate(taints):
         at = f"{path}[{index}]"
         yield from fields.qualified_name(f"{at}.key", taint.key)
-        if not fields.is_label_value(taint.value or ""):
-            yield fields.invalid(f"{at}.value", taint.value, fields.LABEL_VALUE_RULE)
+        yield from fields.label_value(f"{at}.value", taint.value or "")
         if not taint.effect:
             yield fields.required(f"{at}.effect")
         else:

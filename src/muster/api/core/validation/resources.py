@@ -6,24 +6,11 @@ from muster.api import fields, quantity
 from muster.api.core import requests as amounts
 from muster.api.core.views import PodSpec, ResourceRequirements
 from muster.api.errors import FieldError
-from muster.api.quantity import BadQuantity, Quantity
-from muster.api.scalars import QuantityText, ResourceList
+from muster.api.quantity import Quantity
+from muster.api.scalars import ResourceList
 
 _FOR_CONTAINERS = frozenset({amounts.CPU, amounts.MEMORY, amounts.EPHEMERAL_STORAGE})
 _MOST_CPU = quantity.from_milli(quantity.MAX_UNITS)
-
-
-def validate_quantity(path: str, value: QuantityText | None) -> Iterator[FieldError]:
-    """A quantity that is not negative. Absent is fine."""
-    if value is None:
-        return
-    try:
-        parsed = quantity.parse(value)
-    except BadQuantity as error:
-        yield fields.invalid(path, value, str(error))
-        return
-    if parsed < quantity.ZERO:
-        yield fields.invalid(path, value, "must be greater than or equal to 0")
 
 
 def validate_resource_list(path: str, listed: ResourceList | None) -> Iterator[FieldError]:
@@ -31,7 +18,7 @@ def validate_resource_list(path: str, listed: ResourceList | None) -> Iterator[F
     for name, value in (listed or {}).items():
         at = f"{path}[{name}]"
         yield from fields.qualified_name(at, name)
-        problems = list(validate_quantity(at, value))
+        problems = list(fields.amount(at, value))
         yield from problems
         if not problems:
             yield from _amount_fits(at, name, quantity.parse(value))

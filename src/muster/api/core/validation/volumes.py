@@ -11,7 +11,6 @@ from muster.api.core.validation.environment import (
     validate_key,
     validate_resource_reference,
 )
-from muster.api.core.validation.resources import validate_quantity
 from muster.api.core.views import (
     DownwardAPIVolumeFile,
     EmptyDirVolumeSource,
@@ -75,7 +74,7 @@ def _volume(path: str, volume: Volume) -> Iterator[FieldError]:
 def _empty_dir(path: str, source: EmptyDirVolumeSource) -> Iterator[FieldError]:
     if source.medium and not source.medium.startswith("HugePages-"):
         yield from fields.one_of(f"{path}.medium", source.medium, _MEDIA)
-    yield from validate_quantity(f"{path}.sizeLimit", source.size_limit)
+    yield from fields.amount(f"{path}.sizeLimit", source.size_limit)
 
 
 def _host_path(path: str, source: HostPathVolumeSource) -> Iterator[FieldError]:
