@@ -6,12 +6,14 @@ import http.client
 import json
 import secrets
 import ssl
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.kubectl_runner import Kubectl
+from tests.e2e.processes import MUSTER
 from tests.kubernetes.controllers import controlling, define, until
 from tests.kubernetes.machines import Machines
 
@@ -84,7 +86,17 @@ async def waiting(kubectl: Kubectl, path: str, *options: str) -> list[tuple[str,
     ]
 
 
-async def test_who_waits_why_and_what_was_decided(leader: None, kubectl: Kubectl, namespace: str) -> None:
+async def muster(configuration: Path, *arguments: str) -> str:
+    line = [*MUSTER, "--kubeconfig", str(configuration), *arguments]
+    process = await asyncio.create_subprocess_exec(*line, stdout=PIPE, stderr=PIPE)
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, err.decode()
+    return out.decode()
+
+
+async def test_who_waits_why_and_what_was_decided(
+    leader: None, kubectl: Kubectl, namespace: str, configuration: Path
+) -> None:
     name = f"q-{secrets.token_hex(3)}"
     await apply(kubectl, namespace, *queues(name, "here", "there"))
     line = (("first", "here", 2), ("second", "there", 1), ("third", "here", 0))
@@ -105,6 +117,10 @@ async def test_who_waits_why_and_what_was_decided(leader: None, kubectl: Kubectl
     assert (why["state"], why["clusterQueue"]) == ("Waiting", name)
     log = await kubectl("get", "--raw", f"{OURS}/schedulers/muster/decisions")
     assert log.startswith('{"began"')
+    assert (await muster(configuration, "decisions")).startswith('{"began"')
+    told = await muster(configuration, "why", "job", "third", "-n", namespace)
+    assert "Job third: Waiting" in told
+    assert "2 ahead in its ClusterQueue, 1 of them from its own LocalQueue" in told
 
 
 async def registered(kubectl: Kubectl) -> list[str]:
