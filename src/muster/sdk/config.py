@@ -133,10 +133,12 @@ def connection(
         if kubeconfig:
             return _to_cluster(kubeconfig, "", namespace)
     namespace, trust = namespace or "default", _trust(settings, env)
-    if server:
+    if not data:
         token = token or env.get("MUSTER_TOKEN", "") or settings.token
+    if server:
         return Connection(server_url(server), token or _secret(server), namespace, trust)
-    return _to_own(data_directory(data, env), namespace, trust)
+    found = _to_own(data_directory(data, env), namespace, trust)
+    return replace(found, token=token or found.token)
 
 
 def _check_alone(server: str, token: str, data: str | Path | None) -> None:

@@ -83,6 +83,16 @@ def test_a_data_directory_given_by_hand_beats_the_environment(env, tmp_path):
     assert found.server == "http://127.0.0.1:7077/k8s"
 
 
+def test_whose_token_is_given_is_who_asks(env):
+    start_platform(env)
+    directory = config.data_directory(env=env)
+    env = {**env, "MUSTER_TOKEN": "of the environment"}
+    assert config.connection(env=env).token == "of the environment"
+    assert config.connection(token="by hand", data=directory, env=env).token == "by hand"
+    own = config.connection(data=directory, env=env).token
+    assert own not in ("", "of the environment"), "the environment may mean another platform"
+
+
 @pytest.fixture
 def cluster(tmp_path):
     path = tmp_path / "cluster.yaml"
