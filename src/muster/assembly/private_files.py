@@ -5,10 +5,18 @@ import os
 import secrets
 from pathlib import Path
 
+from muster.api import errors
+
 
 def make_private(directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    directory.chmod(0o700)  # tokens, and the secrets of everybody's jobs
+    """Raises Unavailable where it cannot be made."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o700)  # tokens, and the secrets of everybody's jobs
+    except OSError as error:
+        is_other = isinstance(error, FileExistsError | NotADirectoryError)
+        why = "it is not a directory" if is_other else error.strerror
+        raise errors.Unavailable(f"cannot keep data in {directory}: {why}; choose another place with --data") from error
 
 
 def token(path: Path) -> str:

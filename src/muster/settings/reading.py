@@ -6,6 +6,7 @@ A key that is not known, and a value that will not do, are told with their path 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import EnumMeta
 from pathlib import Path
 from types import UnionType
 from typing import Final, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -218,19 +219,20 @@ def _converted(type: type[S], values: Document, source: str, below: str = "") ->
 def _worded(type: type[Section], text: str) -> str:
     said, _, where = text.partition(" - at `$")
     path = where.rstrip("`").removeprefix(".")
+    hint = _hint_at(type, path.split(".") if path else [])
     unknown = said.removeprefix("Object contains unknown field `")
     if unknown == said:
-        return f"{path}: {said[:1].lower()}{said[1:]}" if path else said
+        choices = f"; choose one of {', '.join(hint)}" if isinstance(hint, EnumMeta) else ""
+        return f"{path}: {said[:1].lower()}{said[1:]}{choices}" if path else said
     key = unknown.rstrip("`")
     at = f"{path}.{key}" if path else key
-    known = _fields_at(type, path.split(".") if path else [])
+    known = get_type_hints(hint) if _section(hint) is not None else ()
     return f"{at}: unknown key; known keys {f'of {path} ' if path else ''}are {', '.join(known)}"
 
 
-def _fields_at(type: type[Section], path: Sequence[str]) -> list[str]:
+def _hint_at(hint: object, path: Sequence[str]) -> object:
+    """What the setting there may be; None where that is not known."""
     for name in path:
-        below = _section(get_type_hints(type).get(name))
-        if below is None:
-            return []
-        type = below
-    return list(get_type_hints(type))
+        section = _section(hint)
+        hint = get_type_hints(section).get(name) if section is not None else None
+    return hint
