@@ -1,7 +1,6 @@
 """`muster queues`."""
 
 import json
-import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,7 +99,7 @@ def _print(queues: Sequence[Queue], output: str | None) -> None:
         listed = [_plain(queue) for queue in queues]
         click.echo(raw.to_yaml(listed) if output == "yaml" else json.dumps(listed, indent=2), nl=output == "json")
     else:
-        rendering.print_table(tabulate(queues, shutil.get_terminal_size().columns))
+        rendering.print_table(tabulate(queues, rendering.width()))
 
 
 def read(document: Document) -> Queue:
@@ -158,12 +157,21 @@ def _amount(text: str) -> float:
         return 0.0
 
 
-def tabulate(queues: Sequence[Queue], width: int) -> Table:
-    """Bars are as long as a terminal of so many columns allows."""
-    rows = list(_rows(queues, 0))
-    lengths = rendering.column_widths(Table(_COLUMNS, rows))
+def tabulate(queues: Sequence[Queue], width: int | None) -> Table:
+    """Bars are as long as a terminal of so many columns allows, and cohorts are left out where they tell nothing."""
+    if width is None:
+        return Table(_COLUMNS, list(_rows(queues, _NARROWEST)))
+    lengths = rendering.column_widths(Table(_COLUMNS, list(_rows(queues, 0))))
     room = width - sum(lengths) - _GAP * (len(_COLUMNS) - 1) - 1
-    return Table(_COLUMNS, list(_rows(queues, min(max(room, _NARROWEST), _WIDEST))))
+    rows = list(_rows(queues, min(max(room, _NARROWEST), _WIDEST)))
+    if room >= _NARROWEST or any(queue.cohort for queue in queues):
+        return Table(_COLUMNS, rows)
+    at = _COLUMNS.index("Cohort")
+    return Table(_without(_COLUMNS, at), [_without(row, at) for row in rows])
+
+
+def _without(cells: Sequence[str], at: int) -> list[str]:
+    return [*cells[:at], *cells[at + 1 :]]
 
 
 def _rows(queues: Iterable[Queue], bar_width: int) -> Iterator[list[str]]:

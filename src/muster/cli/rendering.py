@@ -23,6 +23,7 @@ _STYLES = {
     "red": {"Failed", "NotReady", "Error", "False", "OOMKilled", "DeadlineExceeded", "NodeLost", "Stopped", "fail"},
 }
 _LEAST_TO_FOLD = 16
+_LONG_NAME, _LONG_CELL = 24, 16  # most names and all states are shorter
 _STYLE_OF = {word: style for style, words in _STYLES.items() for word in words}
 
 
@@ -79,17 +80,25 @@ def column_widths(table: Table) -> list[int]:
 
 
 def fitted(natural: Sequence[int], available: int, floor: int = 6, *, last_to: int | None = None) -> list[int]:
-    """Widths that fit: the widest columns give way first, and the first one, the name, last. Where `last_to` is given,
-    the last column shrinks to that before any other gives way."""
+    """Widths that fit: columns of long cells give way first, then long names, in the first one; then the others down to
+    `floor`, and the names last. Where `last_to` is given, the last column shrinks to that before any other gives
+    way."""
     widths = list(natural)
     if last_to is not None:
         widths[-1] = max(min(widths[-1], last_to), min(widths[-1], available - sum(widths[:-1])))
     while sum(widths) > available:
-        widest = max(range(len(widths)), key=lambda index: (index > 0 and widths[index] > floor, widths[index]))
-        if widths[widest] <= 1:
+        next_one = max(range(len(widths)), key=lambda index: (_readiness(index, widths[index], floor), widths[index]))
+        if widths[next_one] <= 1:
             break
-        widths[widest] -= 1
+        widths[next_one] -= 1
     return widths
+
+
+def _readiness(column: int, width: int, floor: int) -> int:
+    """To give way: the highest first."""
+    if column == 0:
+        return 2 if width > _LONG_NAME else 0
+    return 3 if width > _LONG_CELL else 1 if width > floor else 0
 
 
 def style_of(cell: str) -> str:

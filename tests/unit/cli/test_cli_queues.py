@@ -78,6 +78,13 @@ def test_on_a_narrow_terminal_bars_stay_readable():
     assert cpu[-1] == "░" * 5 + " 0/8"
 
 
+def test_on_a_narrow_terminal_cohorts_are_left_out_where_there_are_none():
+    lonely = [queues.read(a_queue(cohort="", h200=("nvidia.com/gpu", "3", "0")))]
+    assert "Cohort" not in queues.tabulate(lonely, 40).columns
+    assert "Cohort" in queues.tabulate(lonely, None).columns, "programs count columns"
+    assert "Cohort" in queues.tabulate([*lonely, queues.read(a_queue())], 40).columns
+
+
 def test_describe_shows_how_full_a_queue_is():
     shown = describe.describe(a_queue(h200=("nvidia.com/gpu", "3", "0")), [], 0.0)
     assert "State:        Active, 3 waiting, 2 admitted\n" in shown

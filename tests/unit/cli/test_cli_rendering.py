@@ -30,9 +30,11 @@ def test_every_cell_starts_where_its_header_does(rows):
         ([10, 40, 8], 30, [10, 12, 8]),
         ([20, 9, 9], 32, [20, 6, 6]),
         ([20, 9, 9], 30, [18, 6, 6]),
+        ([44, 7, 9, 4, 16], 72, [36, 7, 9, 4, 16]),
+        ([44, 30, 9], 60, [35, 16, 9]),
     ],
 )
-def test_wide_tables_give_way_at_their_widest_column_and_at_the_name_last(natural, available, expected):
+def test_wide_tables_give_way_at_long_cells_then_at_long_names_and_at_the_name_last(natural, available, expected):
     assert rendering.fitted(natural, available) == expected
 
 
