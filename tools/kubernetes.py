@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="muster-kubernetes-", ignore_cleanup_errors=True) as folder:
-        plane = _Plane(binaries, Path(folder), asked.audit)
+        plane = _Plane(binaries, Path(folder), asked.audit, by_endpoints=asked.by_endpoints)
         try:
             with plane.running(without=asked.without):
                 return _run(asked.command, plane)
@@ -86,6 +86,11 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--logs", type=Path, help="a folder to keep the programs' logs in")
     parser.add_argument("--audit", type=Path, help="a file to write down every request in, by whom and how it ended")
+    parser.add_argument(
+        "--by-endpoints",
+        action="store_true",
+        help="the API server asks the pods of an aggregated API itself: there is no kube-proxy between",
+    )
     parser.add_argument("command", nargs="*", help="the command and its arguments, after --")
     asked = parser.parse_args(arguments)
     if not asked.build and not asked.command:
@@ -174,14 +179,16 @@ class _Ports:
 
 
 class _Plane:
-    """One control plane in `base`, which it has for itself. `audit`: where requests are written down."""
+    """One control plane in `base`, which it has for itself. `audit`: where requests are written down. `by_endpoints`:
+    whether its API server finds the pods behind Services itself."""
 
-    def __init__(self, binaries: Path, base: Path, audit: Path | None = None) -> None:
+    def __init__(self, binaries: Path, base: Path, audit: Path | None = None, *, by_endpoints: bool = False) -> None:
         self.binaries = binaries
         self.kubeconfig = base / "kubeconfig"
         self.logs = base / "logs"
         self._base = base
         self._audit = audit
+        self._by_endpoints = by_endpoints
         self._keys = base / "keys"
         self._ports = _Ports(*_free_ports(5))
         self._token = secrets.token_hex(16)
@@ -261,6 +268,7 @@ class _Plane:
             "requestheader-extra-headers-prefix": "X-Remote-Extra-",
             "proxy-client-cert-file": self._keys / "proxy.crt",
             "proxy-client-key-file": self._keys / "proxy.key",
+            "enable-aggregator-routing": str(self._by_endpoints).lower(),
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": self._keys / "accounts.key",
             "service-account-signing-key-file": self._keys / "accounts.key",

@@ -78,8 +78,10 @@ def _run(line: list[str], environment: dict[str, str], stdin: str) -> Done:
 
 
 @contextlib.contextmanager
-def own_plane(audit: Path | None = None) -> Iterator[Plane]:
+def own_plane(audit: Path | None = None, *, by_endpoints: bool = False) -> Iterator[Plane]:
+    """`by_endpoints`: the API server finds the pods behind Services itself, as kube-proxy would."""
     options = ["--audit", str(audit)] if audit else []
+    options += ["--by-endpoints"] if by_endpoints else []
     command = [sys.executable, str(ROOT / "tools" / "kubernetes.py"), *options, "--", "sh", "-c", _HOLD]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
