@@ -1,4 +1,4 @@
-"""On a cluster, what is only true of a platform of our own is left out; see docs/guide/kubernetes.md for the reasons."""
+"""On a cluster, what is only true of a platform of our own is left out; docs/guide/kubernetes.md has the reasons."""
 
 import pytest
 from tests.e2e.cli_platform import ON_CLUSTER

@@ -4,6 +4,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
 
 import pytest
 import urllib3
@@ -129,7 +130,8 @@ spec:
 
 def test_the_visibility_api_with_kubectl(up: Platform) -> None:
     require_kubectl()
-    path = "/k8s/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/research/pendingworkloads"
+    below = urlsplit(up.client.connection.server).path
+    path = f"{below}/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/research/pendingworkloads"
     done = subprocess.run(
         ["kubectl", "get", "--raw", path], env=up.env, capture_output=True, text=True, timeout=30, check=True
     )
@@ -142,6 +144,7 @@ def test_the_visibility_api_with_kubectl(up: Platform) -> None:
     assert "clusterqueue.kueue.x-k8s.io/research" in listed.stdout.split()
 
 
+@pytest.mark.embedded("controllers of a cluster show measurements on a port of their own, as its other parts do")
 def test_metrics_for_prometheus(up: Platform) -> None:
     root = up.client.connection.server.removesuffix("/k8s")
     assert urllib3.request("GET", f"{root}/metrics").status == 401

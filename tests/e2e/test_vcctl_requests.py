@@ -9,12 +9,13 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
-import urllib3
 from tests.e2e.cli_platform import Platform, platform
 from tests.e2e.kubectl_runner import Kubectl, require_kubectl
+
+from muster.sdk import trusting
+from muster.sdk.transport import Request
 
 JOBS = "/apis/batch.volcano.sh/v1alpha1"
 SCHEDULING = "/apis/scheduling.volcano.sh/v1beta1"
@@ -25,22 +26,22 @@ INSIDE = "/namespaces/default"
 
 class Vcctl:
     def __init__(self, up: Platform) -> None:
-        self._server = up.client.connection.server
-        self._pool = urllib3.PoolManager()
+        self._transport = trusting.transport(up.client.connection)
         self._headers = {
             "Accept": "application/json, */*",
             "User-Agent": "vcctl/v0.0.0 (linux/amd64) kubernetes/$Format",
-            "Authorization": f"Bearer {up.client.connection.token}",
         }
+
+    def close(self) -> None:
+        self._transport.close()
 
     def send(
         self, method: str, path: str, body: Any = None, *, type: str = "application/json", **query: str
     ) -> tuple[int, dict]:
-        url = f"{self._server}{path}{'?' + urlencode(query) if query else ''}"
         headers = {**self._headers, **({"Content-Type": type} if body is not None else {})}
         sent = json.dumps(body).encode() if body is not None else None
-        reply = self._pool.request(method, url, body=sent, headers=headers, retries=False)
-        return reply.status, json.loads(reply.data)
+        reply = self._transport.exchange(Request(method, path, query, sent, headers))
+        return reply.status, json.loads(reply.body)
 
     def get(self, path: str, **query: str) -> dict:
         code, found = self.send("GET", path, **query)
@@ -89,8 +90,10 @@ def up() -> Iterator[Platform]:
 
 
 @pytest.fixture(scope="module")
-def vcctl(up: Platform) -> Vcctl:
-    return Vcctl(up)
+def vcctl(up: Platform) -> Iterator[Vcctl]:
+    found = Vcctl(up)
+    yield found
+    found.close()
 
 
 def until(holds: Callable[[], object], seconds: float = 30.0) -> None:

@@ -12,6 +12,9 @@ from muster.api import errors
 from muster.api.raw import Document
 
 CLAIMS = "persistentvolumeclaims"
+OWN_STORAGE = pytest.mark.embedded(
+    "a cluster provides for claims by itself, and knows nothing of our nodes' directories"
+)
 # Volcano's usual MPI example, with a shell for mpiexec and no sshd.
 MPI = """
 apiVersion: batch.volcano.sh/v1alpha1
@@ -166,6 +169,7 @@ def test_a_pods_volumes_are_where_it_wants_them_and_nowhere_else(up: Platform) -
     assert not Path("/muster-e2e").exists()
 
 
+@OWN_STORAGE
 def test_members_share_a_claim_and_whoever_comes_later_finds_what_they_left(up: Platform) -> None:
     apply(up, CLAIMING)
     until(lambda: phase(up, "jobs.batch.volcano.sh", "claiming") == "Completed")
@@ -185,6 +189,7 @@ def test_members_share_a_claim_and_whoever_comes_later_finds_what_they_left(up: 
     until(lambda: not directory.exists())
 
 
+@OWN_STORAGE
 def test_a_shared_class_gives_directories_that_all_nodes_have(up: Platform, tmp_path: Path) -> None:
     apply(
         up,
@@ -206,6 +211,7 @@ spec: {{accessModes: [ReadWriteMany], storageClassName: nfs, resources: {{reques
     assert (tmp_path / "default" / "shared" / "file").read_text() == "kept\n"
 
 
+@OWN_STORAGE
 def test_what_waits_for_a_claim_says_so_and_goes_on_when_it_comes(up: Platform) -> None:
     apply(up, a_pod("waiting", "absent", "echo done"))
     named = CLAIMING.replace("name: claiming", "name: named").replace(

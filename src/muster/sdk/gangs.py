@@ -19,6 +19,8 @@ GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 GPU = "nvidia.com/gpu"
 CONTAINER = "main"
 HOST_IMAGE = "host"
+SCHEDULER = "muster"
+"""On a cluster, pods that do not say so go to its own scheduler, which knows nothing of gangs."""
 
 EXIT_STOPPED = 143
 """As a shell reports a process that SIGTERM ended: what a gang that was deleted under way exits with."""
@@ -101,7 +103,7 @@ def _pod(gang: Gang, rank: int, owner_uid: str, rendezvous: Rendezvous) -> Docum
         container["workingDir"] = gang.workdir
     if requests:
         container["resources"] = {"requests": requests, "limits": {k: v for k, v in requests.items() if k != "cpu"}}
-    spec: Document = {"restartPolicy": "Never", "containers": [container]}
+    spec: Document = {"restartPolicy": "Never", "schedulerName": SCHEDULER, "containers": [container]}
     if gang.timeout_seconds is not None:
         spec["activeDeadlineSeconds"] = gang.timeout_seconds
     owner = {

@@ -48,6 +48,7 @@ def test_pods_carry_what_distributed_training_reads():
     assert first["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
     assert first["spec"]["activeDeadlineSeconds"] == 9
     assert first["spec"]["restartPolicy"] == "Never"
+    assert first["spec"]["schedulerName"] == "muster"
     container = first["spec"]["containers"][0]
     assert container["workingDir"] == "/w"
     assert container["resources"]["requests"] == {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "2"}
