@@ -184,6 +184,26 @@ async def test_leases_are_renewed_while_other_writes_wait():
         assert len(await writing) == 100
 
 
+async def test_a_burst_of_events_leaves_most_turns_to_others():
+    slow = asyncio.Event()
+    under_way: list[str] = []
+
+    class Slow(Server):
+        async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+            if "events" in request.path:
+                under_way.append(request.path)
+                await slow.wait()
+            return answer(a_map(), 201)
+
+    async with store_of(Slow()) as store, asyncio.timeout(5):
+        telling = asyncio.ensure_future(store.write([Patch(core.EVENT, Key("x", f"e{n}"), {}) for n in range(100)]))
+        await asyncio.sleep(0.05)
+        await write(store, Patch(core.POD, AT, {}))
+        assert 0 < len(under_way) < 10
+        slow.set()
+        assert len(await telling) == 100
+
+
 async def test_a_small_write_does_not_wait_for_a_large_batch():
     answered: list[str] = []
 

@@ -9,8 +9,9 @@ import io
 import random
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, Self
 
 import aiohttp
@@ -23,6 +24,7 @@ from muster.store import wire
 
 AT_ONCE: Final = 32
 """Requests under way at the same time, watches apart: more would only wait at the server, or be sent away by it."""
+_LAST_AT_ONCE = 4
 _TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=5)
 # A watch that says nothing is no fault, but bookmarks come every minute: silence of several means that nobody is there.
 _WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=300)
@@ -31,6 +33,14 @@ _KEEP_SECONDS = 60  # Kubernetes closes what was idle for 90: it must not do so 
 _MOST_TRIES = 8
 _LONGEST_PAUSE_SECONDS = 10.0
 _BUDGET = b'"DisruptionBudget"'
+
+
+class Turn(Enum):
+    """Of a request, where many want to be sent."""
+
+    FIRST = "first"  # it does not wait
+    USUAL = "usual"
+    LAST = "last"  # it may take its time: few of its like are under way at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,7 @@ class Connection:
         self._entropy = entropy or random.SystemRandom()
         self._session: aiohttp.ClientSession | None = None
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._last_turns = asyncio.Semaphore(_LAST_AT_ONCE)
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -79,11 +90,11 @@ class Connection:
             await self._session.close()
             self._session = None
 
-    async def ask(self, request: wire.Request, *, in_turn: bool = True) -> Response:
+    async def ask(self, request: wire.Request, turn: Turn = Turn.USUAL) -> Response:
         """The server's answer, whatever it is. Raises Unavailable where there is none."""
-        if not in_turn:
+        if turn is Turn.FIRST:
             return await self._ask(request)
-        async with self._turns:
+        async with self._last_turns if turn is Turn.LAST else nullcontext(), self._turns:
             return await self._ask(request)
 
     async def _ask(self, request: wire.Request) -> Response:

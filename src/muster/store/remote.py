@@ -6,18 +6,24 @@ told as `Unavailable`: callers back off and try again, as with any store.
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Self
 from urllib.parse import urlencode
 
-from muster.api import coordination, errors
+from muster.api import coordination, core, errors
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.store import wire
-from muster.store.connection import AT_ONCE, Connection, Response
+from muster.store.connection import AT_ONCE, Connection, Response, Turn
 from muster.store.protocol import Change, Event, Page, Refused, Result, Revision, Selection, Write, Written
 
+_TURNS: Mapping[Kind, Turn] = {
+    # Who leads, or is alive, must be able to say so while thousands of other writes wait.
+    coordination.LEASE: Turn.FIRST,
+    # A burst of what tells people of the work must not stand before the work itself.
+    core.EVENT: Turn.LAST,
+}
 _QUIET_SECONDS = 1.0  # before a watch is taken up again that was ended before it said anything
 
 
@@ -97,8 +103,7 @@ class RemoteStore(ABC):
                     yield events
 
     async def _ask(self, kind: Kind, request: wire.Request) -> Response:
-        # Who leads, or is alive, must be able to say so while thousands of other writes wait.
-        response = await self._connection.ask(request, in_turn=kind is not coordination.LEASE)
+        response = await self._connection.ask(request, _TURNS.get(kind, Turn.USUAL))
         if response.status >= 400:
             raise self._error(kind, response.body, response.status)
         return response
