@@ -32,6 +32,7 @@ from muster.placement.engine import KINDS as PLACEMENT_KINDS
 from muster.placement.engine import Engine
 from muster.placement.profiles import DEFAULT_SCHEDULER
 from muster.runtime.clock import SystemClock
+from muster.runtime.informers import Shared
 from muster.runtime.leading import LeadersStore
 from muster.runtime.leases import LeaderElector
 from muster.runtime.metrics import Registry
@@ -119,7 +120,7 @@ async def run(store: Store, settings: ControllerSettings, announce: Announce) ->
     async with contextlib.AsyncExitStack() as stack:
         mirror = await stack.enter_async_context(mirrored(store, clock))
         mirror.follow(_FOLLOWED)
-        leaders = LeadersStore(mirror, lambda: elector.is_leading)
+        leaders = Shared(LeadersStore(mirror, lambda: elector.is_leading))
         scheduler = SchedulingController(leaders, clock, _serving(policies.make_engine, settings.has_volcano))
         quota = QuotaController(leaders, clock, policies.quota, metrics)
         components = dict(deciding(leaders, clock, scheduler, quota, has_volcano=settings.has_volcano))
