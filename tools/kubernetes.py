@@ -4,8 +4,11 @@ etcd, kube-apiserver, kube-controller-manager and kube-scheduler are built from 
 `tools/kubernetes/go.mod` pins, once: the binary is kept in the user's cache. They listen on loopback, write into a
 temporary directory and are gone afterwards, also where this process is killed. The command finds an administrator's
 configuration in KUBECONFIG (its context `token` is the same user with a bearer token) and the programs in
-MUSTER_KUBERNETES_BIN, a kubelet among them, which is not started: it needs a container runtime. Several may run at a
-time.
+MUSTER_KUBERNETES_BIN; kubelet and kube-proxy are among them, but not started: a node needs a container runtime. Several
+may run at a time.
+
+Pods in containers have a loopback of their own. For these, `--address` says at which other address of this machine the
+API server is to be reached, which should be one of a network of its own: see tools/isolated.
 """
 
 import argparse
@@ -36,7 +39,7 @@ import trustme
 import yaml
 
 _SOURCE = Path(__file__).parent / "kubernetes"
-_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
+_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
 _OPTIONAL = ("kube-controller-manager", "kube-scheduler")
 _MISSING = "no Go: install it to have a Kubernetes control plane built, or set KUBECONFIG to one that is there"
 _STAMPED = "k8s.io/component-base/version"
@@ -51,6 +54,9 @@ _AUDIT = {
 }
 _PROXY = "front-proxy-client"
 """Who the API server is to those that it passes requests on to."""
+_LOOPBACK = "127.0.0.1"
+_SERVICES = "10.96.0.0/16"
+_API_SERVICE = "10.96.0.1"
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -66,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="muster-kubernetes-", ignore_cleanup_errors=True) as folder:
-        plane = _Plane(binaries, Path(folder), asked.audit, by_endpoints=asked.by_endpoints)
+        plane = _Plane(binaries, Path(folder), asked)
         try:
             with plane.running(without=asked.without):
                 return _run(asked.command, plane)
@@ -84,6 +90,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--without", action="append", default=[], choices=_OPTIONAL, help="a program that is not to run"
     )
+    parser.add_argument("--address", default=_LOOPBACK, help="of this machine, for nodes and pods to reach the server")
     parser.add_argument("--logs", type=Path, help="a folder to keep the programs' logs in")
     parser.add_argument("--audit", type=Path, help="a file to write down every request in, by whom and how it ended")
     parser.add_argument(
@@ -107,6 +114,7 @@ def _run(command: Sequence[str], plane: "_Plane") -> int:
         **os.environ,
         "KUBECONFIG": str(plane.kubeconfig),
         "MUSTER_KUBERNETES_BIN": str(plane.binaries),
+        "MUSTER_KUBERNETES_ADDRESS": plane.address,
     }
     process = _spawned(command, env=environment)
     try:
@@ -179,16 +187,16 @@ class _Ports:
 
 
 class _Plane:
-    """One control plane in `base`, which it has for itself. `audit`: where requests are written down. `by_endpoints`:
-    whether its API server finds the pods behind Services itself."""
+    """One control plane in `base`, which it has for itself, as it was asked for."""
 
-    def __init__(self, binaries: Path, base: Path, audit: Path | None = None, *, by_endpoints: bool = False) -> None:
+    def __init__(self, binaries: Path, base: Path, asked: argparse.Namespace) -> None:
         self.binaries = binaries
         self.kubeconfig = base / "kubeconfig"
         self.logs = base / "logs"
         self._base = base
-        self._audit = audit
-        self._by_endpoints = by_endpoints
+        self.address: str = asked.address
+        self._audit: Path | None = asked.audit
+        self._by_endpoints: bool = asked.by_endpoints
         self._keys = base / "keys"
         self._ports = _Ports(*_free_ports(5))
         self._token = secrets.token_hex(16)
@@ -246,11 +254,10 @@ class _Plane:
     def _api_server(self) -> dict[str, object]:
         return {
             **self._auditing(),
+            **self._reached(),
             "etcd-servers": f"http://127.0.0.1:{self._ports.etcd}",
-            "bind-address": "127.0.0.1",
             "secure-port": self._ports.api,
-            "endpoint-reconciler-type": "none",  # it would advertise itself, and loopback must not be
-            "service-cluster-ip-range": "10.96.0.0/16",
+            "service-cluster-ip-range": _SERVICES,
             "authorization-mode": "Node,RBAC",
             "enable-admission-plugins": "NodeRestriction",
             "allow-privileged": "true",
@@ -273,6 +280,11 @@ class _Plane:
             "service-account-key-file": self._keys / "accounts.key",
             "service-account-signing-key-file": self._keys / "accounts.key",
         }
+
+    def _reached(self) -> dict[str, object]:
+        if self.address == _LOOPBACK:  # which it must not advertise
+            return {"bind-address": _LOOPBACK, "endpoint-reconciler-type": "none"}
+        return {"bind-address": "0.0.0.0", "advertise-address": self.address}  # noqa: S104  nobody else is there
 
     def _auditing(self) -> dict[str, object]:
         if self._audit is None:
@@ -310,7 +322,7 @@ class _Plane:
         authority = trustme.CA(organization_name="muster-test", organization_unit_name="control plane")
         (self._keys / "ca.crt").write_bytes(authority.cert_pem.bytes())
         (self._keys / "ca.key").write_bytes(authority.private_key_pem.bytes())
-        server = authority.issue_cert("127.0.0.1", "localhost", "kubernetes.default.svc")
+        server = authority.issue_cert(*{_LOOPBACK, self.address}, "localhost", _API_SERVICE, "kubernetes.default.svc")
         admin = authority.issue_cert("admin.invalid", common_name="admin", organization_name="system:masters")
         proxies = trustme.CA(organization_name="muster-test", organization_unit_name="front proxies")
         (self._keys / "proxies.crt").write_bytes(proxies.cert_pem.bytes())

@@ -1,7 +1,7 @@
 """A node with a real kubelet and containerd on this machine, for pods in real containers.
 
-Nothing is pulled: the one image that it has is made here, of a static busybox, and serves as every pod's sandbox too.
-Everything lies below one directory, and whoever is not root cannot have this.
+Nothing is pulled: one image is made here, of a static busybox, and serves as every pod's sandbox too; others are taken
+from archives. Everything lies below one directory, and whoever is not root cannot have this.
 """
 
 import asyncio
@@ -11,10 +11,11 @@ import io
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tarfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,10 +27,12 @@ from tests.kubernetes import node_identities
 IMAGE = "muster.test/box:1"
 GATEWAY = "10.217.0.1"
 """This machine, as pods reach it."""
+_PODS = "10.217.0.0/24"
 _PLUGINS = Path("/usr/lib/cni")
 _BUSYBOX = Path("/bin/busybox")
 _COMMANDS = ("sh", "sleep", "hostname", "ls")
 _READY_SECONDS = 60
+_END_SECONDS = 20
 
 
 def require_containers() -> Path:
@@ -51,38 +54,90 @@ def require_containers() -> Path:
 
 @dataclass(frozen=True)
 class ContainerNode:
+    """`programs`: the folder of Kubernetes' own. `images`: archives, as of `docker save`. `address`: of this machine in
+    a network of its own, as by tools/isolated; then Services lead to pods. `dns`: who knows the names of Services."""
+
     name: str
     home: Path
-    kubelet: Path
+    programs: Path
     kubectl: Kubectl
+    images: Sequence[Path] = ()
+    address: str = ""
+    dns: str = "10.96.0.10"
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Ready within. Pods must be gone before the block ends: what they have mounted and connected is theirs."""
         self._write_configuration()
-        runtime = self._start("containerd", "--config", str(self.home / "containerd.toml"))
-        try:
-            await self._import_image()
-            identity = await node_identities.configuration_of(self.name, self.kubectl, self.home)
-            authority = await node_identities.client_authority(self.kubectl, self.home)
-            (self.home / "kubelet.json").write_text(json.dumps(self._kubelet_configuration(authority)))
-            kubelet = self._start(
-                str(self.kubelet),
-                f"--config={self.home / 'kubelet.json'}",
-                f"--kubeconfig={identity}",
-                f"--hostname-override={self.name}",
-                f"--root-dir={self.home / 'kubelet'}",
-                f"--cert-dir={self.home / 'certificates'}",
-            )
-            try:
-                await self._until_ready()
-                yield
-            finally:
-                end(kubelet)
-                self._unmount()
-                await self.kubectl.run("delete", "node", self.name)
-        finally:
-            end(runtime)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self._remove_cgroups)
+            self._start(stack, "containerd", f"--config={self.home / 'containerd.toml'}")
+            _write_image(self.home / "image.tar")
+            for archive in (self.home / "image.tar", *self.images):
+                await self._import_image(archive)
+            if self.address:
+                self._start_proxy(stack)
+            stack.push_async_callback(self.kubectl.run, "delete", "node", self.name)
+            stack.callback(self._unmount)
+            await self._start_kubelet(stack)
+            await self._until_ready()
+            yield
+
+    async def _start_kubelet(self, stack: contextlib.AsyncExitStack) -> None:
+        identity = await node_identities.configuration_of(self.name, self.kubectl, self.home)
+        authority = await node_identities.client_authority(self.kubectl, self.home)
+        self._make_cgroups()
+        (self.home / "kubelet.json").write_text(json.dumps(self._kubelet_configuration(authority)))
+        flags = [f"--node-ip={self.address}"] if self.address else []
+        self._start(
+            stack,
+            str(self.programs / "kubelet"),
+            f"--config={self.home / 'kubelet.json'}",
+            f"--kubeconfig={identity}",
+            f"--hostname-override={self.name}",
+            f"--root-dir={self.home / 'kubelet'}",
+            f"--cert-dir={self.home / 'certificates'}",
+            *flags,
+        )
+
+    def _start_proxy(self, stack: contextlib.AsyncExitStack) -> None:
+        configuration = {
+            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+            "kind": "KubeProxyConfiguration",
+            "clientConnection": {"kubeconfig": str(self.kubectl.kubeconfig)},
+            "hostnameOverride": self.name,
+            "mode": "iptables",
+            "clusterCIDR": _PODS,
+            "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},  # the machine's
+        }
+        path = self.home / "kube-proxy.json"
+        path.write_text(json.dumps(configuration))
+        self._start(stack, str(self.programs / "kube-proxy"), f"--config={path}")
+
+    def _make_cgroups(self) -> None:
+        """Of its own: kubelets end whatever runs in those of another on the same machine."""
+        for controllers in self._cgroups():
+            controllers.mkdir()
+            if (controllers / "cpuset.cpus").exists():
+                for name in ("cpuset.cpus", "cpuset.mems"):
+                    (controllers / name).write_text((controllers.parent / name).read_text())
+
+    async def _remove_cgroups(self) -> None:
+        """With what a failed test has left running in them."""
+        for controllers in self._cgroups():
+            for folder in [Path(name) for name, _, _ in os.walk(controllers, topdown=False)]:
+                async with asyncio.timeout(_END_SECONDS):
+                    while left := (folder / "cgroup.procs").read_text().split():
+                        for process in left:
+                            with contextlib.suppress(ProcessLookupError):
+                                os.kill(int(process), signal.SIGKILL)
+                        await asyncio.sleep(0.1)
+                folder.rmdir()
+
+    def _cgroups(self) -> list[Path]:
+        """One for each hierarchy."""
+        mounted = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+        return [Path(words[1]) / self.name for words in mounted if words[2] in ("cgroup", "cgroup2")]
 
     def _unmount(self) -> None:
         """What a kubelet leaves behind for the next one."""
@@ -98,9 +153,8 @@ class ContainerNode:
             await asyncio.sleep(1.0)
         raise AssertionError(f"the node is not ready:\n{(self.home / 'kubelet.log').read_text()[-5000:]}")
 
-    async def _import_image(self) -> None:
-        _write_image(self.home / "image.tar")
-        line = ["ctr", "-a", str(self._socket), "-n", "k8s.io", "images", "import", str(self.home / "image.tar")]
+    async def _import_image(self, archive: Path) -> None:
+        line = ["ctr", "-a", str(self._socket), "-n", "k8s.io", "images", "import", str(archive)]
         for _ in range(50):
             done = await asyncio.to_thread(subprocess.run, line, capture_output=True, text=True, check=False)
             if done.returncode == 0:
@@ -108,10 +162,11 @@ class ContainerNode:
             await asyncio.sleep(0.2)
         raise AssertionError(f"containerd does not take an image: {done.stderr}")
 
-    def _start(self, program: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    def _start(self, stack: contextlib.AsyncExitStack, program: str, *arguments: str) -> None:
+        """It ends with the stack."""
         environment = {**os.environ, "PATH": _path()}
         with (self.home / f"{Path(program).name}.log").open("wb") as log:
-            return subprocess.Popen([program, *arguments], stdout=log, stderr=log, env=environment)
+            stack.callback(end, subprocess.Popen([program, *arguments], stdout=log, stderr=log, env=environment))
 
     @property
     def _socket(self) -> Path:
@@ -123,7 +178,7 @@ class ContainerNode:
             "ipam": {
                 "type": "host-local",
                 "dataDir": str(self.home / "addresses"),
-                "ranges": [[{"subnet": "10.217.0.0/24", "gateway": GATEWAY}]],
+                "ranges": [[{"subnet": _PODS, "gateway": GATEWAY}]],
                 "routes": [{"dst": "0.0.0.0/0"}],
             },
         }
@@ -145,13 +200,15 @@ class ContainerNode:
             "kind": "KubeletConfiguration",
             "containerRuntimeEndpoint": f"unix://{self._socket}",
             "cgroupDriver": "cgroupfs",
+            "cgroupRoot": f"/{self.name}",
             "failCgroupV1": False,
             "failSwapOn": False,
             "port": _free_port(),
             "healthzPort": 0,
             "authentication": {"x509": {"clientCAFile": str(authority)}, "anonymous": {"enabled": False}},
             "authorization": {"mode": "Webhook"},
-            "clusterDNS": ["10.96.0.10"],
+            "clusterDNS": [self.dns],
+            "clusterDomain": "cluster.local",
             "evictionHard": {"memory.available": "1Mi"},  # a test's machine may be full of other things
             "localStorageCapacityIsolation": False,
         }

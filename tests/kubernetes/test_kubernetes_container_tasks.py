@@ -62,7 +62,7 @@ async def test_commands_run_in_containers(
     told = [f"tasks.master_url=http://{GATEWAY}:{port}", f"tasks.python={PYTHON}", 'tasks.bind_mounts=["/"]']
     settings = [word for each in told for word in ("--set", each)]
     with tempfile.TemporaryDirectory(prefix="muster-ctr-", ignore_cleanup_errors=True) as home:
-        async with ContainerNode(a_name(), Path(home), programs / "kubelet", kubectl).running():
+        async with ContainerNode(a_name(), Path(home), programs, kubectl).running():
             await machines.controller()
             account = await as_server(kubectl, configuration, tmp_path / "kubeconfig")
             with serving(account, "--host", "0.0.0.0", *settings, port=port) as served:

@@ -28,7 +28,7 @@ async def test_a_gang_runs_in_containers(kubectl: Kubectl, namespace: str, machi
         "spec": {"minAvailable": 3, "tasks": [{"name": "worker", "replicas": 3, "template": template}]},
     }
     with tempfile.TemporaryDirectory(prefix="muster-ctr-", ignore_cleanup_errors=True) as home:
-        async with ContainerNode(a_name(), Path(home), programs / "kubelet", kubectl).running():
+        async with ContainerNode(a_name(), Path(home), programs, kubectl).running():
             await machines.controller()
             await kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(gang))
             finished = "--for=jsonpath={.status.state.phase}=Completed"
