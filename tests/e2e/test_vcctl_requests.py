@@ -71,6 +71,8 @@ class Vcctl:
             "blockOwnerDeletion": True,
         }
         order = {
+            "kind": "Command",
+            "apiVersion": "bus.volcano.sh/v1alpha1",
             "metadata": {
                 "generateName": f"{target['metadata']['name']}-{action.lower()}-",
                 "namespace": "default",
@@ -197,6 +199,8 @@ def test_a_queue_is_created_listed_operated_and_deleted(vcctl: Vcctl) -> None:
     made = vcctl.post(
         f"{SCHEDULING}/queues",
         {
+            "kind": "Queue",
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
             "metadata": {"name": "research", "creationTimestamp": None},
             "spec": {"weight": 3},
             "status": {"state": "Open", "reservation": {}},
