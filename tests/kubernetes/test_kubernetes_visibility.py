@@ -226,6 +226,7 @@ async def test_another_takes_over_from_one_that_was_killed(machines: Machines, k
     await until(lambda: is_passed_on(kubectl))
     machines.kill(controller)
     assert await registered(kubectl) == NAMES, "nobody was left to take them away"
+    await kubectl("get", "pods,clusterqueues")
     await machines.start(controller)
     await until(lambda: is_passed_on(kubectl))
     await namespaces_can_go(kubectl)

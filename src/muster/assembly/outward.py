@@ -55,7 +55,7 @@ class _Port:
         self._passed_on = passed_on
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        chosen = self._passed_on if scope["path"].startswith(aggregated.ROOT) else self._webhooks
+        chosen = self._passed_on if aggregated.serves(scope["path"]) else self._webhooks
         await chosen(scope, receive, send)
 
 

@@ -129,7 +129,8 @@ async def test_nothing_is_told_to_who_is_not_believed(store: EmbeddedStore) -> N
 
 async def test_there_is_nothing_else(store: EmbeddedStore) -> None:
     client = a_client(store)
-    for path in ("/apis/apps/v1", f"{GROUP}/nodes/n", "/openapi/v2"):
+    assert (await client.request("GET", "/openapi/v2", headers=ANA)).json["paths"] == {}
+    for path in ("/apis/apps/v1", f"{GROUP}/nodes/n", "/openapi/v3"):
         assert (await client.request("GET", path, headers=ANA)).status == 404
     refused = await client.request("POST", f"{GROUP}/schedulers/muster/decisions", headers=ANA)
     assert refused.status == 405

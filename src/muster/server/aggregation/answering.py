@@ -14,13 +14,22 @@ from muster.server import discovery, paths
 from muster.server.access import Attributes
 from muster.server.aggregation.authorizing import Reviews
 from muster.server.aggregation.front_proxy import Caller, FrontProxy
-from muster.server.exchange import ClientGone, Outgoing, Request, Response, refusal, request_of
+from muster.server.exchange import ClientGone, Outgoing, Request, Response, json_response, refusal, request_of
 from muster.server.paths import MISSING
 from muster.server.visibility import VisibilityApi
+from muster.version import VERSION
 
-ROOT: Final = "/apis"
+_OPENAPI: Final = ("openapi", "v2")
+_NOTHING_DESCRIBED: Final = json_response(
+    {"swagger": "2.0", "info": {"title": "Muster", "version": VERSION}, "paths": {}}
+)
+"""Without one the API server complains in its log, whenever it puts those of all groups together."""
 _RETRY_SECONDS: Final = 1
 _log = logging.getLogger(__name__)
+
+
+def serves(path: str) -> bool:
+    return path.startswith(("/apis", "/openapi"))
 
 
 class Aggregated:
@@ -68,6 +77,8 @@ class Aggregated:
 
     async def _answer(self, request: Request, caller: Caller) -> Response:
         parts = paths.segments(request.path)
+        if parts == _OPENAPI:
+            return _NOTHING_DESCRIBED
         if request.method == "GET" and parts[:1] == ("apis",) and len(parts) <= 3:
             return self._discover(request, parts[1:])
         if not self._is_leading():
