@@ -13,7 +13,9 @@ from muster.deploying.pieces import Program
 from muster.deploying.slots import Slots
 
 SERVER: Final = Program(names.SERVER, "server")
-_DATA: Final = "/var/lib/muster"
+_VOLUME: Final = "/var/lib/muster"
+# The volume's own directory is root's, and cannot be closed to others.
+_DATA: Final = f"{_VOLUME}/data"
 _PORT: Final = 7077
 _SETTINGS: Final = "server.settings"
 _FOLDER: Final = "/etc/muster-server"
@@ -74,7 +76,7 @@ def _container(slots: Slots) -> Document:
         *pieces.configuration_arguments(slots),
     ]
     return {
-        **SERVER.container(slots, arguments, {"settings": _FOLDER, "data": _DATA}),
+        **SERVER.container(slots, arguments, {"settings": _FOLDER, "data": _VOLUME}),
         "env": [{"name": "MUSTER_DATABASE", "valueFrom": {"secretKeyRef": address}}],
         "ports": [{"name": "http", "containerPort": _PORT, "protocol": "TCP"}],
         "livenessProbe": pieces.probe("/healthz", "http", period=10, failures=6),
