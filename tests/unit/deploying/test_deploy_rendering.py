@@ -42,6 +42,17 @@ def test_a_server_is_there_only_if_asked_for() -> None:
     assert found["Deployment"]["spec"]["selector"] != one(rendered(), "Deployment")["spec"]["selector"]
 
 
+def test_the_servers_data_is_below_its_volume_whose_root_is_not_its_own() -> None:
+    (server,) = [
+        document["spec"]["template"]["spec"]["containers"][0]
+        for document in rendered("server.enabled=true")
+        if document["kind"] == "Deployment" and document["metadata"]["name"] == names.SERVER
+    ]
+    (volume,) = [mount["mountPath"] for mount in server["volumeMounts"] if mount["name"] == "data"]
+    (data,) = [word.removeprefix("--data=") for word in server["args"] if word.startswith("--data=")]
+    assert Path(volume) in Path(data).parents
+
+
 def test_deploy_is_fresh() -> None:
     """`make docs` writes it."""
     there = {str(path.relative_to(DEPLOY)) for name in ("helm", "manifests") for path in (DEPLOY / name).rglob("*.*")}
