@@ -22,6 +22,10 @@ def test_a_machine_joins_runs_a_job_and_serves_its_logs():
             address = re.search(r"address +(\S+)", said)
             assert address, said
             assert "muster agent --server" in said
+            wrong = [*MUSTER, "agent", "--server", address[1], "--token", "x", "--data", str(Path(directory) / "wrong")]
+            refused = subprocess.run(wrong, capture_output=True, text=True, timeout=60, check=False)
+            assert (refused.returncode, refused.stdout) == (2, "")
+            assert "does not take this token" in refused.stderr
             token = _token_of("far", (data / "node-token").read_text().strip())
             joining = ["agent", "--server", address[1], "--token", token, "--name", "far", "--label", "rack=r1"]
             with log.open("wb") as output:

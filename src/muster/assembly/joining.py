@@ -13,12 +13,15 @@ from muster.agent.host_process import HostProcessRuntime
 from muster.agent.logs import LogOptions
 from muster.agent.node import Agent, NodeConfig
 from muster.agent.sampling import Samples
+from muster.api import core, errors
+from muster.api.objects import Key
 from muster.assembly.machines import NodeSettings, shares
 from muster.assembly.private_files import make_private
 from muster.runtime.clock import SystemClock
 from muster.runtime.supervision import supervise
 from muster.server.listening import listening
 from muster.store.http import HttpStore
+from muster.store.protocol import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ async def agent(settings: AgentSettings, announce: Callable[[str], None]) -> Non
         [(name, machine)] = shares(settings.node)
         own = tokens.own(settings.token, name)
         store = await stack.enter_async_context(HttpStore(settings.server, own, tls=settings.tls))
+        await _ask_to_join(store, name)
         late = LateAgent()
         served = endpoint.application(late, token=tokens.for_logs(own), clock=clock)
         certificate = certificates.make(name, settings.data, clock.now())
@@ -62,6 +66,18 @@ async def agent(settings: AgentSettings, announce: Callable[[str], None]) -> Non
         late.agent = Agent(store, runtime=runtime, clock=clock, entropy=random.SystemRandom(), config=config)
         announce(name)
         await supervise({f"agent {name}": late.agent.run}, clock=clock)
+
+
+async def _ask_to_join(store: Store, name: str) -> None:
+    """Raises Unauthorized where nobody there knows our token. A server that does not answer is not up yet: the agent
+    goes on asking."""
+    try:
+        await store.get(core.NODE, Key("", name))
+    except errors.Unauthorized as error:
+        advice = "give the one in the file node-token of its data directory, or what `muster agent --print-token` says"
+        raise errors.Unauthorized(f"the server does not take this token for node {name}: {advice}") from error
+    except (errors.NotFound, errors.Unavailable, errors.Timeout):
+        return
 
 
 class LateAgent:

@@ -10,9 +10,10 @@ from muster.cli import (
     experiments_logs,
     experiments_plotting,
 )
+from muster.cli.groups import Group
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Run experiments and hyperparameter searches.
 

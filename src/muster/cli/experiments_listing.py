@@ -15,13 +15,20 @@ from muster.sdk.determined import Query
 from muster.sdk.experiments import Experiment, Trial
 
 _SHOWN_TRIALS = 10
+_STATES = ("active", "queued", "running", "paused", "completed", "canceled", "error")
 
 
 @click.command("ls")
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=20, metavar="N", help="The newest N. [default: 20]")
 @click.option("-a", "--all", "everything", is_flag=True, help="All there are, also those that are archived.")
 @click.option("--user", metavar="NAME", multiple=True, help="Only those of this user.")
-@click.option("--state", metavar="STATE", multiple=True, help="Only those in this state: active, paused, completed.")
+@click.option(
+    "--state",
+    type=click.Choice(_STATES, case_sensitive=False),
+    metavar="STATE",
+    multiple=True,
+    help=f"Only those in this state: {', '.join(_STATES)}.",
+)
 @click.option("--label", metavar="WORD", multiple=True, help="Only those with this label.")
 @click.option("--name", metavar="TEXT", help="Only those whose name has this text in it.")
 @output_option("json")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from muster.cli.groups import Group
 from muster.cli.session import Session
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
@@ -62,7 +63,7 @@ _TAKE_CLUSTERS = ("install", "uninstall", "doctor", "controller", "agent", "serv
 """Commands that have options --kubeconfig and --context of their own: given before the command, they mean the same."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [name for section in COMMANDS.values() for name in section]
 
@@ -73,15 +74,6 @@ class LazyGroup(click.Group):
         found = importlib.import_module(f"muster.cli.{cmd_name}").command
         assert isinstance(found, click.Command)
         return found
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in (*self.list_commands(ctx), *ALIASES) and not args[0].startswith("-"):
-            near = importlib.import_module("difflib").get_close_matches(args[0], self.list_commands(ctx), 1)
-            hint = f"; did you mean `{near[0]}`?" if near else "; `muster --help` lists them"
-            raise click.UsageError(f"there is no command {args[0]!r}{hint}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         for title, section in COMMANDS.items():

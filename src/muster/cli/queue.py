@@ -9,6 +9,7 @@ import click
 from muster.api import errors, raw
 from muster.cli import choosing, completing, durations, object_lines, rendering
 from muster.cli.connecting import connect, output_option
+from muster.cli.groups import Group
 from muster.cli.rendering import Table
 from muster.cli.session import Session
 from muster.sdk import queues, reading
@@ -24,7 +25,7 @@ _names_argument = click.argument(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Make, open, close and delete queues.
 

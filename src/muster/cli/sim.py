@@ -3,9 +3,10 @@
 import click
 
 from muster.cli import sim_replay, sim_run
+from muster.cli.groups import Group
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Simulate a cluster in virtual time.
 

@@ -44,6 +44,10 @@ def test_every_command_teaches_by_example_and_its_first_line_is_the_one_in_the_l
 def test_an_unknown_command_gets_a_hint(capsys):
     assert main.invoke(["logz"]) == 2
     assert "did you mean `logs`?" in capsys.readouterr().err
+    assert main.invoke(["exp", "creat"]) == 2
+    assert "did you mean `create`?" in capsys.readouterr().err
+    assert main.invoke(["queue", "xyz"]) == 2
+    assert "`muster queue --help` lists them" in capsys.readouterr().err
 
 
 def test_version(capsys):
