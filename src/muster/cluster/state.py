@@ -25,6 +25,7 @@ from muster.cluster.owners import PodSelectors
 from muster.cluster.pods import PodInfo, Shapes
 from muster.cluster.ports import PortIndex
 from muster.cluster.priorities import Priorities
+from muster.cluster.queues import QueueAffinities
 
 FINISHED = ("Succeeded", "Failed")
 NOT_A_NUMBER = -(2**63)
@@ -95,6 +96,7 @@ class ClusterState:
         self.devices = DeviceLedger()
         self.priorities = Priorities(self.pods_on)
         self.claims = Claims()
+        self.queues = QueueAffinities()
         self.observers: list[PodObserver] = [
             self.label_sets,
             self.affinity,

@@ -38,6 +38,7 @@ KINDS: tuple[Kind, ...] = (
     scheduling.PRIORITY_CLASS,
     policy.POD_DISRUPTION_BUDGET,
     volcano.HYPER_NODE,
+    volcano.QUEUE,
     volcano.POD_GROUP,
     core.POD,
 )
@@ -107,6 +108,7 @@ class Engine:
             scheduling.PRIORITY_CLASS: self._priority_class,
             policy.POD_DISRUPTION_BUDGET: self._budget,
             volcano.HYPER_NODE: self._hypernode,
+            volcano.QUEUE: self._queue,
             volcano.POD_GROUP: self._group,
         }
 
@@ -282,6 +284,15 @@ class Engine:
             self._hypernodes.pop(old.key, None)
         self.scheduler.hypernodes_changed(tuple(self._hypernodes.values()))
 
+    def _queue(self, old: Object | None, new: Object | None, now: float) -> None:
+        """Most changes of a queue are of its status, and concern nobody here."""
+        if new is None:
+            assert old is not None
+            self.cluster.queues.remove_queue(old.key.name)
+            self._tell("Queue", Action.DELETE, old, None, now)
+        elif self.cluster.queues.set_queue(new.read(volcano.Queue)):
+            self._tell("Queue", _action(old, new), old, new, now)
+
     def _group(self, old: Object | None, new: Object | None, now: float) -> None:
         if old is not None:
             before = old.read(volcano.PodGroup).spec.priority_class_name or ""
@@ -289,6 +300,7 @@ class Engine:
         if new is None:
             assert old is not None
             self.groups.drop(GroupKey(*old.key))
+            self.cluster.queues.remove_group(old.key)
             self.scheduler.protected.tell_group(GroupKey(*old.key), False)
             self._tell("PodGroup", Action.DELETE, old, None, now)
             return
@@ -297,6 +309,7 @@ class Engine:
         if named:
             self._groups_of_class.setdefault(named, {})[new.key] = new
         self.groups.put(from_volcano(view, self._classes.get(named)))
+        self.cluster.queues.set_group(new.key, view.spec.queue)
         self.scheduler.protected.tell_group(GroupKey(*new.key), is_protected(view.metadata))
         self._tell("PodGroup", Action.ADD if old is None else Action.UPDATE, old, new, now)
 

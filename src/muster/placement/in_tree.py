@@ -25,6 +25,7 @@ from muster.placement.plugins.gpu_shares import GpuShares
 from muster.placement.plugins.image_locality import ImageLocality
 from muster.placement.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from muster.placement.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
+from muster.placement.plugins.node_groups import NodeGroups, NodeGroupsArgs
 from muster.placement.plugins.node_name import NodeName
 from muster.placement.plugins.node_ports import NodePorts
 from muster.placement.plugins.node_unschedulable import NodeUnschedulable
@@ -102,6 +103,7 @@ IN_TREE: Mapping[str, Factory] = {
         NodeAffinityArgs.from_document,
         lambda args, shared: NodeAffinity(args, resize_preemption=shared.resize_preemption),
     ),
+    "NodeGroups": _with(NodeGroupsArgs.from_document, lambda args, _: NodeGroups(args)),
     "NodePorts": _plain(lambda shared: NodePorts(resize_preemption=shared.resize_preemption)),
     "NodeResourcesFit": _with(NodeResourcesFitArgs.from_document, _fit),
     "GpuShares": _plain(lambda _: GpuShares()),
@@ -151,6 +153,7 @@ DEFAULTS: Sequence[Default] = (
     Default("NodeUnschedulable"),
     Default("TaintToleration", 3),
     Default("NodeAffinity", 2),
+    Default("NodeGroups", 2),
     Default("NodePorts"),
     Default("NodeResourcesFit"),
     Default("GpuShares"),

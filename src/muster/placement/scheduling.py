@@ -17,6 +17,7 @@ from muster.api.selectors import LabelSelector
 from muster.cluster.columns import NodeMask
 from muster.cluster.groups import Group, GroupKey, PodGroups
 from muster.cluster.pods import PodInfo, PodShape
+from muster.cluster.queues import NodeGroupRules
 from muster.cluster.state import ClusterState
 from muster.cluster.trial import Trial
 from muster.placement import preempting
@@ -83,6 +84,8 @@ class _Class(NamedTuple):
     spread: LabelSelector
     """What the pods that it is spread with by default have in common."""
     alone: str
+    node_groups: NodeGroupRules | None
+    """What the queue that it is in says of nodes."""
 
 
 class Scheduler:
@@ -256,6 +259,7 @@ class Scheduler:
             frozenset(pod.labels.items()) if by_labels else None,
             spread,
             pod.uid if pod.has_deferred_resize else "",
+            self.cluster.queues.rules_for(pod.group),
         )
 
     def _choice(self, salt: int) -> int:

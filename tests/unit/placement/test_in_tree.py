@@ -30,7 +30,7 @@ def test_an_unknown_argument_is_named(name: str) -> None:
 
 
 def test_defaults_are_kube_schedulers_with_ours_put_in() -> None:
-    ours = {"GpuShares", "GpuPacking"}
+    ours = {"GpuShares", "GpuPacking", "NodeGroups"}
     weights = {default.name: default.weight for default in DEFAULTS if default.weight != 1 and default.name not in ours}
     assert weights == {"TaintToleration": 3, "NodeAffinity": 2, "PodTopologySpread": 2, "InterPodAffinity": 2}
     filters = [name_of(plugin) for plugin in default_profile().filter if name_of(plugin) not in ours]

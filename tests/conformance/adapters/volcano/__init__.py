@@ -20,7 +20,6 @@ WITHOUT: dict[str, str] = {
     "cdp": "Muster keeps nobody from being evicted for a time after he was placed",
     "gangpreempt": limits.MOST_DOMAINS,
     "gangreclaim": limits.MOST_DOMAINS,
-    "nodegroup": "a Queue's `affinity` to groups of nodes: Muster binds queues to nodes by flavors",
     "numa_aware": "Muster does not see the NUMA nodes of a machine: its kubelet or agent places within it",
     "shuffle": limits.PLUGIN,
     "sla": "Muster knows no time by which a job must be let in",

@@ -8,7 +8,7 @@ import msgspec
 
 from muster.api import core, volcano
 from muster.api.kinds import Kind
-from muster.api.objects import Object
+from muster.api.objects import Key, Object
 from muster.cluster.groups import Group, PodGroups, from_volcano
 from muster.cluster.pods import PodInfo
 from muster.cluster.state import FINISHED, ClusterState
@@ -88,6 +88,10 @@ def world(case: Case, admitted: Collection[str] | None = None) -> World:
         engine.take(None, _object(core.NODE, document), 0.0)
     for document in _hypernodes(case):
         engine.take(None, _object(volcano.HYPER_NODE, document), 0.0)
+    for document in case.get("queues") or ():
+        engine.take(None, _object(volcano.QUEUE, document), 0.0)
+    for document in case.get("podGroups") or ():
+        cluster.queues.set_group(_key(document), (document.get("spec") or {}).get("queue"))
     for group in _groups(case):
         groups.put(group)
     waiting = [pod["metadata"] for pod in limits.pending(case)]
@@ -133,6 +137,10 @@ def _object(kind: Kind, document: dict[str, Any]) -> Object:
     meta = clean["metadata"]
     meta.setdefault("uid", f"{meta.get('namespace', '')}-{meta['name']}")
     return Object(kind, msgspec.json.encode(clean))
+
+
+def _key(document: dict[str, Any]) -> Key:
+    return Key(document["metadata"].get("namespace", ""), document["metadata"]["name"])
 
 
 def _groups(case: Case) -> list[Group]:
