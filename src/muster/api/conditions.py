@@ -12,7 +12,10 @@ UNKNOWN = "Unknown"
 
 
 def find(conditions: Iterable[Condition], type: str) -> Condition | None:
-    return next((condition for condition in conditions if condition.type == type), None)
+    for condition in conditions:
+        if condition.type == type:
+            return condition
+    return None
 
 
 def is_true(conditions: Iterable[Condition], type: str) -> bool:

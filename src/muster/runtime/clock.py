@@ -6,14 +6,18 @@ timers (`asyncio.timeout`, `call_later`) keep the same time as the clock, so cod
 """
 
 import asyncio
+import heapq
 import selectors
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Protocol, TypeVar
+from contextvars import Context
+from typing import Protocol, TypeVar, TypeVarTuple
 
 from muster.api.meta import Instant
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 EARLY_SECONDS = 1e-6
 """A loop may wake so much before a timer is due. To wait for the rest could take no time at all, for ever."""
@@ -54,6 +58,8 @@ MOST_TURNS = 200_000
 """Turns of a virtual loop at one instant that count as a livelock. Honest work takes some thousands."""
 
 _TURNS_A_QUESTION = 64
+_MOST_CANCELLED = 100
+"""Timers that are kept until their time has come though nobody wants them."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -61,48 +67,89 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     `patience`: real seconds that a worker thread may take, once nothing else is left to do, before it
     counts as a deadlock. Time does not wait for threads: simulations should have none.
+
+    It takes its turns by itself: most of what a usual loop does between two of them is to ask the system, and to
+    compare its timers in Python. A simulated job takes some hundred turns.
     """
 
+    _ready: deque[asyncio.Handle]
+    _selector: selectors.BaseSelector
+    _stopping: bool
+
     def __init__(self, patience: float = 5.0) -> None:
+        super().__init__()
         self.virtual_time = 0.0
-        super().__init__(_JumpingSelector(self, patience))
-        # How far ahead of a timer the loop counts it as due. The system's nanosecond vanishes in a float once
-        # virtual months have passed, and a timer due exactly now would then never fire.
-        self._clock_resolution = EARLY_SECONDS
+        self._patience = patience
+        self._turns = 0  # at this instant
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []  # those due at the same time in their order
+        self._serial = 0
+        self._cancelled = 0
 
     def time(self) -> float:
         return self.virtual_time
 
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
-class _JumpingSelector(selectors.DefaultSelector):
-    def __init__(self, loop: VirtualLoop, patience: float) -> None:
-        super().__init__()
-        self._loop = loop
-        self._patience = patience
-        self._turns = 0
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._serial += 1
+        heapq.heappush(self._timers, (when, self._serial, timer))
+        return timer
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:  # type: ignore[explicit-any]
-        is_alone = self._is_waiting_for_threads_only()
-        if timeout is None and is_alone:
-            ready = super().select(self._patience)
-            if not ready:
-                raise Deadlock(_describe(self._loop))
-            return ready
+    def _timer_handle_cancelled(self, _: asyncio.TimerHandle) -> None:
+        """Called by the timer."""
+        self._cancelled += 1
+        if self._cancelled > _MOST_CANCELLED and self._cancelled * 2 > len(self._timers):
+            self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
+
+    def _run_once(self) -> None:
+        """Called by `run_forever` until the loop is stopped: one turn."""
+        ready = self._ready
         self._turns += 1
-        # To ask the system with every turn whether a thread has something to say is dear.
-        is_asked = timeout != 0 or not is_alone or self._turns % _TURNS_A_QUESTION == 0
-        ready = super().select(None if timeout is None else 0) if is_asked else []
-        if not ready and timeout:
-            self._loop.virtual_time += timeout
-            self._turns = 0
+        if not ready:
+            self._wait()
+        elif self._turns % _TURNS_A_QUESTION == 0:  # to ask the system with every turn is dear
+            self._ask(0)
         if self._turns > MOST_TURNS:
             self._turns = 0
-            raise Livelock(f"{MOST_TURNS} turns at {self._loop.virtual_time:g} s")
-        return ready
+            raise Livelock(f"{MOST_TURNS} turns at {self.virtual_time:g} s")
+        timers, due = self._timers, self.virtual_time + EARLY_SECONDS
+        while timers and timers[0][0] < due:
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
 
-    def _is_waiting_for_threads_only(self) -> bool:
-        # The loop's self-pipe, which call_soon_threadsafe writes to, is always registered.
-        return len(self.get_map()) <= 1
+    def _wait(self) -> None:
+        """Nobody has anything to do: let time pass, unless the system or a thread has news."""
+        while self._timers and self._timers[0][2].cancelled():
+            heapq.heappop(self._timers)
+        if self._stopping:
+            return
+        if self._timers:
+            if not self._ask(0):
+                self.virtual_time = max(self.virtual_time, self._timers[0][0])
+                self._turns = 0
+        elif len(self._selector.get_map()) > 1:
+            self._ask(None)
+        elif not self._ask(self._patience):  # only the pipe that `call_soon_threadsafe` writes to is open
+            raise Deadlock(_describe(self))
+
+    def _ask(self, timeout: float | None) -> bool:
+        """Whether the system had news."""
+        news = self._selector.select(timeout)
+        self._process_events(news)  # type: ignore[attr-defined]  # of the loop that this one is
+        return bool(news)
 
 
 def _describe(loop: asyncio.AbstractEventLoop) -> str:

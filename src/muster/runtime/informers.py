@@ -99,7 +99,9 @@ class Informer:
         while True:
             await self._clock.sleep(period)
             for found in list(self.items()):
-                self._tell(Event(Change.MODIFIED, found, Revision(found.revision)))
+                event = Event(Change.MODIFIED, found, Revision(found.revision))
+                for handler in self._handlers:
+                    handler(event)
 
     # From the copy
 
@@ -112,9 +114,12 @@ class Informer:
     def hear(self, known: Object | None, event: Event) -> None:
         """The copy has changed. A handler that raises ends this informer, and no other that has the same copy."""
         try:
-            for index in self._indices.values():
-                index.change(known, None if event.change is Change.DELETED else event.object)
-            self._tell(event)
+            if self._indices:
+                found = None if event.change is Change.DELETED else event.object
+                for index in self._indices.values():
+                    index.change(known, found)
+            for handler in self._handlers:
+                handler(event)
         except Exception as error:
             self._failure = error
             if self._following is not None:
@@ -122,10 +127,6 @@ class Informer:
 
     def be_synced(self) -> None:
         self._synced.set()
-
-    def _tell(self, event: Event) -> None:
-        for handler in self._handlers:
-            handler(event)
 
 
 class Copy:
@@ -258,22 +259,27 @@ class _Index:
     def __init__(self, function: IndexFunction) -> None:
         self._function = function
         self._filed: dict[str, dict[Key, Object]] = {}
+        self._under: dict[Key, tuple[str, ...]] = {}
+        """By object: the values that it is filed under. To ask the function for those again would double its cost."""
 
     def find(self, value: str) -> Collection[Object]:
         return self._filed.get(value, _NOTHING).values()
 
     def change(self, old: Object | None, new: Object | None) -> None:
         if old is not None:
-            for value in self._function(old):
+            for value in self._under.pop(old.key, ()):
                 filed = self._filed.get(value, {})
                 filed.pop(old.key, None)
                 if not filed:
-                    self._filed.pop(value, None)
+                    self._filed.pop(value, None)  # it may be there no more: a function may say the same twice
         if new is not None:
             self.add(new)
 
     def add(self, found: Object) -> None:
-        for value in self._function(found):
+        values = tuple(self._function(found))
+        if values:
+            self._under[found.key] = values
+        for value in values:
             self._filed.setdefault(value, {})[found.key] = found
 
 

@@ -69,6 +69,10 @@ class Weather:
     def end(self, storm: Storm | BotherExtender) -> None:
         self._storms = [pair for pair in self._storms if pair[0] is not storm]
 
+    @property
+    def is_calm(self) -> bool:
+        return not self._storms
+
     def strikes(self, what: str) -> bool:
         return bool(self._storms) and any(chance.random() < getattr(storm, what) for storm, chance in self._storms)
 
@@ -110,6 +114,9 @@ class Connection:
         store = await self._reach()
         async for events in store.watch(selection, since=since, bookmarks=bookmarks):
             self._check(store)
+            if weather.is_calm:
+                yield events
+                continue
             if weather.strikes("broken"):
                 yield events[: len(events) // 2]
                 raise OSError("connection reset")
@@ -124,6 +131,10 @@ class Connection:
 
     async def write(self, writes: Sequence[Write]) -> Sequence[Result]:
         store, weather = await self._reach(), self._weather
+        if weather.is_calm:
+            results = await store.write(writes)
+            self._check(store)
+            return results
         if weather.strikes("refused"):
             raise errors.Unavailable("the simulated store takes no writes now")
         touches = [_touch(write) for write in writes if _may_conflict(write) and weather.strikes("conflicts")]
@@ -142,7 +153,7 @@ class Connection:
         return self._server.reach()
 
     async def _pause(self) -> None:
-        delay = self._weather.delay()
+        delay = 0.0 if self._weather.is_calm else self._weather.delay()
         if delay:
             await asyncio.sleep(delay)
 
