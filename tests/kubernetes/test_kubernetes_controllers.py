@@ -53,8 +53,8 @@ def a_job(name: str, queue: str, script: str, **options: object) -> Document:
     }
 
 
-def a_gang(name: str, size: int, script: str) -> Document:
-    tasks = [{"name": "worker", "replicas": size, "template": a_template(script, gpus=1)}]
+def a_gang(name: str, size: int, script: str, **options: object) -> Document:
+    tasks = [{"name": "worker", "replicas": size, "template": a_template(script, gpus=1, **options)}]  # type: ignore[arg-type]
     for task in tasks:
         del task["template"]["spec"]["schedulerName"]  # type: ignore[index]
     return {
@@ -145,23 +145,31 @@ async def test_pods_that_ask_for_us_are_placed_and_told_as_kube_scheduler_tells(
         assert "muster-scheduler" in described
 
 
+def a_priority(name: str) -> Document:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": 1000,
+    }
+
+
+def a_guard() -> Document:
+    """Of the pods that say that they are victims, one must stay up."""
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "victim"}}}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"}, "spec": spec}
+
+
 async def test_victims_leave_by_the_eviction_api_when_their_budget_lets_them(
     desk: Desk, cluster: Cluster, machines: Machines
 ) -> None:
     await machines.node(gpus=1)
-    important: Document = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": f"important-{desk.namespace}"},
-        "value": 1000,
-    }
-    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "victim"}}}
-    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"}, "spec": spec}
+    important = f"important-{desk.namespace}"
     async with controlling(cluster):
-        await desk.apply(important, budget, a_pod("victim", gpus=1, labels={"app": "victim"}))
+        await desk.apply(a_priority(important), a_guard(), a_pod("victim", gpus=1, labels={"app": "victim"}))
         await desk.wait("condition=Ready", "pod/victim")
         await desk.wait("jsonpath={.status.currentHealthy}=1", "pdb/guard")
-        await desk.apply(a_pod("boss", gpus=1, priorityClassName=important["metadata"]["name"]))
+        await desk.apply(a_pod("boss", gpus=1, priorityClassName=important))
         await desk.wait("jsonpath={.status.nominatedNodeName}", "pod/boss")
         await asyncio.sleep(3)
         assert "deletionTimestamp" not in (await desk.get("pod", "victim"))["metadata"]
@@ -169,6 +177,29 @@ async def test_victims_leave_by_the_eviction_api_when_their_budget_lets_them(
         await desk.kubectl("delete", "-n", desk.namespace, "pdb", "guard")
         await desk.wait("condition=Ready", "pod/boss")
         assert len(await desk.said("victim", "Preempted")) == 1
+
+
+async def test_of_a_gangs_victims_none_is_touched_while_a_budget_keeps_one_of_them(
+    desk: Desk, cluster: Cluster, machines: Machines
+) -> None:
+    await machines.node(gpus=2)
+    important = f"important-{desk.namespace}"
+    victims = [a_pod(name, gpus=1, labels={"app": "victim"}) for name in ("first", "second")]
+    async with controlling(cluster, webhooks=True):
+        await desk.apply(a_priority(important), a_guard(), *victims)
+        await desk.wait("condition=Ready", "pod/first", "pod/second")
+        await desk.wait("jsonpath={.status.disruptionsAllowed}=1", "pdb/guard")
+        await desk.apply(a_gang("gang", 2, "sleep 60", priorityClassName=important))
+        await desk.wait("create", "pod/gang-worker-0", "pod/gang-worker-1")
+        await desk.wait("jsonpath={.status.nominatedNodeName}", "pod/gang-worker-0", "pod/gang-worker-1")
+        await asyncio.sleep(3)
+        for name in ("first", "second"):
+            victim = await desk.get("pod", name)
+            assert "deletionTimestamp" not in victim["metadata"]
+            assert "DisruptionTarget" not in {each["type"] for each in victim["status"]["conditions"]}
+        await desk.kubectl("delete", "-n", desk.namespace, "pdb", "guard")
+        await desk.wait("condition=Ready", "pod/gang-worker-0", "pod/gang-worker-1")
+        assert [len(await desk.said(name, "Preempted")) for name in ("first", "second")] == [1, 1]
 
 
 async def test_jobs_of_the_cluster_wait_for_quota_and_its_own_controller_runs_them(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
 from tests.unit.controllers.scheduler_worlds import Refuse, Spy, World, important
 
 from muster.api import conditions, core, errors, policy
@@ -352,32 +353,38 @@ async def test_a_gang_keeps_its_claim_while_the_store_refuses_one_of_its_binds(c
             assert await world.nodes() == {"g0": "n", "g1": "n", "quick": ""}
 
 
+async def guard(store: EmbeddedStore, *pods: str) -> None:
+    """Of pods that say `app: x` one must stay up; these are ready."""
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}
+    budget = {"metadata": {"name": "guard", "namespace": "default"}, "spec": spec}
+    await write_one(store, Create(policy.POD_DISRUPTION_BUDGET, budget))
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    for name in pods:
+        await write_one(store, Patch(core.POD, Key("default", name), {"status": ready}, subresource="status"))
+
+
+async def is_untouched(world: World, name: str) -> bool:
+    pod = await world.pod(name)
+    is_told = conditions.find(pod.status.conditions, "DisruptionTarget") is not None
+    return pod.metadata.deletion_timestamp is None and not is_told and await world.told(name, "Preempted") == {}
+
+
 @on_virtual_time
-async def test_a_disruption_budget_is_asked_again_and_its_pods_live_when_nobody_waits_any_more(
-    clock: VirtualClock,
-) -> None:
+async def test_a_disruption_budget_is_asked_again_for_as_long_as_somebody_waits(clock: VirtualClock) -> None:
     async with EmbeddedStore.in_memory(clock=clock) as store:
         world = World(store, clock)
-        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}
-        budget = {"metadata": {"name": "guard", "namespace": "default"}, "spec": spec}
-        await write_one(store, Create(policy.POD_DISRUPTION_BUDGET, budget))
         await world.stage(a_node("n").cpu(1), running("a").label("app", "x"))
-        await write_one(store, Patch(core.POD, Key("default", "a"), {"status": ready}, subresource="status"))
+        await guard(store, "a")
         async with world.scheduling():
             await world.stage(important("boss").cpu(1))
             await clock.sleep(20)
-            assert (await world.pod("a")).metadata.deletion_timestamp is None
-            assert await world.told("a", "Preempted") == {}
+            assert await is_untouched(world, "a")
             asked = [write for batch in world.store.batches for write in batch if isinstance(write, Delete)]
             assert len(asked) > 5
-            assert all(write.within_budgets for write in asked)
+            assert all(write.within_budgets and write.options.dry_run for write in asked)
             await store.write([Delete(core.POD, Key("default", "boss"))])
             await clock.sleep(5)
             world.store.batches.clear()
-            target = conditions.find((await world.pod("a")).status.conditions, "DisruptionTarget")
-            assert target is not None
-            assert target.status == "False"
             await clock.sleep(60)
             assert not any(isinstance(write, Delete) for batch in world.store.batches for write in batch)
             await world.stage(important("boss").cpu(1))
@@ -390,3 +397,70 @@ async def test_a_disruption_budget_is_asked_again_and_its_pods_live_when_nobody_
             await clock.sleep(1)
             assert await world.nodes() == {"boss": "n"}
             await world.check_engine()
+
+
+@pytest.mark.parametrize("covered", [["b"], ["a", "b"]], ids=["one that must stay", "two of which one must stay"])
+@on_virtual_time
+async def test_of_a_gangs_victims_all_may_go_or_none_is_touched(clock: VirtualClock, covered: list[str]) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        victims = {"a": running("a"), "b": running("b", "m")}
+        await world.stage(a_node("n").cpu(1), a_node("m").cpu(1), a_pod_group("g").min_member(2))
+        await world.stage(*(pod.label("app", "x" if name in covered else "y") for name, pod in victims.items()))
+        await guard(store, "a", "b")
+        async with world.scheduling():
+            await world.stage(*(important(f"g{n}").cpu(1).in_group("g") for n in range(2)))
+            await clock.sleep(20)
+            assert await is_untouched(world, "a")
+            assert await is_untouched(world, "b")
+            await store.write([Delete(policy.POD_DISRUPTION_BUDGET, Key("default", "guard"))])
+            await clock.sleep(5)
+            await world.end_terminating()
+            await clock.sleep(1)
+            assert set((await world.nodes()).values()) == {"n", "m"}
+            assert set(await world.nodes()) == {"g0", "g1"}
+            await world.check_engine()
+
+
+@on_virtual_time
+async def test_a_victim_that_is_kept_after_all_is_told_so_when_nobody_waits_any_more(clock: VirtualClock) -> None:
+    """Between the trial and the eviction others may have used the budget up."""
+
+    def refuse(write: Write) -> errors.ApiError | None:
+        is_eviction = isinstance(write, Delete) and not write.options.dry_run
+        return errors.TooManyRequests("a budget needs it") if is_eviction else None
+
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        world.store.refuse = refuse
+        await world.stage(a_node("n").cpu(1), running("a"))
+        async with world.scheduling():
+            await world.stage(important("boss").cpu(1))
+            await clock.sleep(5)
+            target = conditions.find((await world.pod("a")).status.conditions, "DisruptionTarget")
+            assert target is not None
+            assert target.status == "True"
+            await store.write([Delete(core.POD, Key("default", "boss"))])
+            await clock.sleep(5)
+            target = conditions.find((await world.pod("a")).status.conditions, "DisruptionTarget")
+            assert target is not None
+            assert target.status == "False"
+            assert await world.told("a", "Preempted") == {}
+
+
+@on_virtual_time
+async def test_victims_that_may_go_late_have_all_of_their_grace(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(1), running("a").label("app", "x"))
+        await guard(store, "a")
+        async with world.scheduling():
+            await world.stage(important("boss").cpu(1))
+            await clock.sleep(35)
+            await store.write([Delete(policy.POD_DISRUPTION_BUDGET, Key("default", "guard"))])
+            decided = len(world.decisions)
+            await clock.sleep(30)
+            assert len(world.decisions) == decided, "it still waits for the room that it was promised"
+            await world.end_terminating()
+            await clock.sleep(1)
+            assert await world.nodes() == {"boss": "n"}

@@ -369,7 +369,7 @@ async def test_many_pods_are_bound_in_few_writes_and_never_over_capacity(clock: 
             assert {name: nodes.count(name) for name in set(nodes)} == {
                 "": 60, **{f"n{n}": 64 for n in range(10)}
             }  # fmt: skip
-            assert sum(any(isinstance(write, Bind) for write in batch) for batch in world.store.batches) == 3
+            assert sum(any(isinstance(write, Bind) for write in batch) for batch in world.store.batches) == 10
             await world.check_engine()
 
 

@@ -1,7 +1,7 @@
 """Whether a pod may be evicted: the disruption budget that covers it, counted from the pods that are there now."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,6 +56,21 @@ def refusal(pod: Object, budget: Object, pods: Sequence[Object]) -> errors.TooMa
     )
     error.retry_after = _AGAIN_SECONDS
     return error
+
+
+def allowance(budget: Object, pods: Iterable[Object]) -> int:
+    """How many more may be evicted: as the budget's controller has counted, or where it has none, counted from `pods`:
+    all of its namespace."""
+    view = budget.read(PodDisruptionBudget)
+    if view.status.observed_generation is not None:
+        return view.status.disruptions_allowed
+    selector = selector_of(budget)
+    return _count(view, [pod for pod in pods if selector.matches(pod.meta.labels or {})]).allowed
+
+
+def counts(pod: Object) -> bool:
+    """Whether its eviction leaves one less of what a budget asks for."""
+    return _is_healthy(pod) and not is_free(pod)
 
 
 def is_free(pod: Object) -> bool:

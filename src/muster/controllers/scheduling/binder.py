@@ -1,13 +1,13 @@
-"""Carries decisions out: evicts victims, waits until they are gone, asks the plugins of the binding cycle, binds.
+"""Carries decisions out: has victims evicted, waits until they are gone, asks the plugins of the binding cycle, binds.
 
-Many decisions share one batch of writes. What the store refuses is taken back in the engine and tried again. The engine
-belongs to the deciding loop: here it is touched in `flush` only.
+Many decisions share one batch of writes, and a few batches are under way at once. What the store refuses is taken back
+in the engine and tried again. The engine belongs to the deciding loop: here it is touched in `flush` only.
 """
 
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from muster.api import core, errors
 from muster.api.errors import ApiError
@@ -18,15 +18,17 @@ from muster.cluster.groups import group_key
 from muster.cluster.pods import DEVICES_ANNOTATION
 from muster.controllers.scheduling.cycles import Binding, Cycles, Trouble, Wait
 from muster.controllers.scheduling.evicting import Evictions
+from muster.controllers.scheduling.evictor import Evictor, is_passing
 from muster.controllers.scheduling.reporter import OPTIONS, Reporter
 from muster.placement.engine import Engine
 from muster.placement.queueing.entities import Queued
 from muster.placement.scheduling import Decision
 from muster.runtime.clock import Clock
-from muster.store.protocol import Bind, Refused, Result, Store, Write, Written
+from muster.store.protocol import Bind, Refused, Result, Store, Written
 
 _log = logging.getLogger(__name__)
-_BATCH = 256  # pods in one batch of writes, but for a gang, which goes whole: others want to write meanwhile
+_BATCH = 64  # pods in one batch of writes, but for a gang, which goes whole: others want to write meanwhile
+_MOST_BATCHES = 4  # under way at once: one slow answer among many must not hold up all that was decided meanwhile
 _MOST_IN_PREPARATION = 128  # pods that plugins prepare at once, each with I/O of its own
 _ASK_SECONDS = 1.0  # between two questions whether a pod that waits for a permit may go on
 _RETRY_SECONDS = 1.0
@@ -52,7 +54,8 @@ class Binder:
         self._cycles = cycles
         self._objects = objects
         self._news = news
-        self._evictions = Evictions(clock, reporter, self._pod)
+        self._evictions = Evictions(clock, reporter, objects)
+        self._evictor = Evictor(store, self._evictions, self._unsettled)
         self._ready: deque[Binding] = deque()
         self._slow: deque[Binding] = deque()
         self._permits: dict[str, float] = {}  # by uid: until when it may wait
@@ -60,7 +63,8 @@ class Binder:
         self._unsure: dict[str, Binding] = {}  # by uid: those that may be bound, for the store's answer was lost
         self._failed: list[Binding] = []
         self._undealt: dict[str, Binding] = {}  # by uid: those whose GPUs others had when they were decided on
-        self._is_paused = False
+        self._under_way: set[str] = set()  # by uid: those whose bind has not been answered yet
+        self._batches = 0
         self._has_work = asyncio.Event()
         self._room = asyncio.Semaphore(_MOST_IN_PREPARATION)
 
@@ -103,8 +107,9 @@ class Binder:
         self._failed.clear()
         self._deal_devices()
         self._ask_again()
-        if self._ready or self._slow or self._may_evict:
+        if self._ready or self._slow:
             self._has_work.set()
+        self._evictor.wake()
 
     def next_time(self) -> float | None:
         """When `flush` has something to do, if nothing happens before."""
@@ -206,22 +211,26 @@ class Binder:
             elif (binding := self._call_off(uid)) is not None:
                 self._refused(binding, Trouble("Permit", "waited too long for a permit"))
 
+    def budget_changed(self, old: Object | None, new: Object | None) -> None:
+        self._evictions.budget_changed(old, new)
+
     # On its own
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._evictor.run(), name="scheduler: evicting")
             while True:
                 await self._has_work.wait()
                 self._has_work.clear()
                 while self._slow:
                     binding = self._slow.popleft()
                     tasks.create_task(self._prepare(binding), name=f"scheduler: preparing {binding.pod.key}")
-                while self._ready or self._may_evict:
-                    await self._write_batch()
+                while self._ready and self._batches < _MOST_BATCHES:
+                    tasks.create_task(self._write(self._take_batch()), name="scheduler: writing binds")
 
-    @property
-    def _may_evict(self) -> bool:
-        return not self._is_paused and self._evictions.has_writes(but=self._unsure)
+    def _unsettled(self) -> Collection[str]:
+        """Of these pods, by uid, nobody knows yet whether they have a node."""
+        return self._unsure.keys() | self._under_way
 
     async def _prepare(self, binding: Binding) -> None:
         async with self._room:
@@ -248,8 +257,7 @@ class Binder:
             self._unbound[binding.pod.uid] = binding
         return bound
 
-    async def _write_batch(self) -> None:
-        others = [] if self._is_paused else self._evictions.take_writes(but=self._unsure)
+    def _take_batch(self) -> list[Binding]:
         bindings: list[Binding] = []
         attempt: Queued | None = None
         while self._ready and (len(bindings) < _BATCH or self._ready[0].attempt is attempt):
@@ -262,25 +270,29 @@ class Binder:
                 bindings.append(binding)
             else:
                 self._take_back(binding)
-        writes: list[Write] = [*map(self._bind, bindings), *others]
-        if not writes:
-            return
+        self._under_way.update(binding.pod.uid for binding in bindings)
+        self._batches += 1
+        return bindings
+
+    async def _write(self, bindings: Sequence[Binding]) -> None:
         try:
-            results = await self._store.write(writes)
+            results = await self._store.write([self._bind(binding) for binding in bindings])
         except (ApiError, OSError) as error:
             _log.warning("nothing could be bound: %s", error)
             self._unsure.update((binding.pod.uid, binding) for binding in bindings if not binding.is_off)
             for binding in bindings:
                 self._rest(binding)
-            self._retry(others, [Refused(errors.Unavailable(str(error)))] * len(others))
-            return
-        for binding, result in zip(bindings, results, strict=False):
-            answer = await self._looked_up(binding) if self._is_doubtful(binding, result) else result
-            if answer is None:
-                self._rest(binding)
-            else:
-                self._settle(binding, answer)
-        self._retry(others, results[len(bindings) :])
+        else:
+            for binding, result in zip(bindings, results, strict=True):
+                answer = await self._looked_up(binding) if self._is_doubtful(binding, result) else result
+                if answer is None:
+                    self._rest(binding)
+                else:
+                    self._settle(binding, answer)
+        self._under_way.difference_update(binding.pod.uid for binding in bindings)
+        self._batches -= 1
+        self._has_work.set()
+        self._evictor.wake()
 
     def _bind(self, binding: Binding) -> Bind:
         devices = binding.assigned.devices
@@ -316,7 +328,7 @@ class Binder:
                 self._take_back(binding)
                 for ready in self._evictions.spare(binding.pod.uid):
                     self._admit(ready)
-            elif _is_passing(result.error) and (binding.attempt.is_gang or binding.tries < _MOST_TRIES):
+            elif is_passing(result.error) and (binding.attempt.is_gang or binding.tries < _MOST_TRIES):
                 # Keeps its claim: what a gang loses here while its other members are bound, it may not get again.
                 self._unbound[binding.pod.uid] = binding
                 self._rest(binding)
@@ -342,30 +354,9 @@ class Binder:
         self._failed.append(binding)
         self._news.set()
 
-    def _retry(self, writes: Sequence[Write], results: Sequence[Result]) -> None:
-        again = []
-        for write, result in zip(writes, results, strict=True):
-            if isinstance(result, Refused) and _is_passing(result.error):
-                again.append(write)
-            else:
-                self._evictions.settled(write, is_done=not isinstance(result, Refused))
-        if again:
-            self._evictions.put_back(again)
-            self._is_paused = True
-            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._go_on)
-
     def _rest(self, binding: Binding) -> None:
         asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._try_again, binding)
 
     def _try_again(self, binding: Binding) -> None:
         self._ready.append(binding)
         self._has_work.set()
-
-    def _go_on(self) -> None:
-        self._is_paused = False
-        self._has_work.set()
-
-
-def _is_passing(error: ApiError) -> bool:
-    """Whether the same write may succeed later."""
-    return error.retryable and not isinstance(error, errors.Conflict)

@@ -10,7 +10,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
-from muster.api import core, volcano
+from muster.api import core, policy, volcano
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.cluster.state import FINISHED
@@ -170,6 +170,8 @@ class _Run:
             self._holding.heard(old, new)
         elif found.kind is volcano.POD_GROUP:
             self._holding.heard(old, new)
+        elif found.kind is policy.POD_DISRUPTION_BUDGET:
+            self._binder.budget_changed(old, new)
 
     # What follows
 

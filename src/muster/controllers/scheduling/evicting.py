@@ -1,16 +1,22 @@
 """Makes room: victims are told why and evicted, and those they leave for wait until they are gone.
 
-A disruption budget may say no for now: then it is asked again, for as long as somebody waits for the room.
+All of a decision's victims go, or none is touched: a `Trial` comes first. A disruption budget may say no for now: then
+it is asked again, for as long as somebody waits for the room.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from muster.api import core, timestamps
+from msgspec.structs import replace
+
+from muster.api import core, errors, timestamps
+from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
+from muster.api.policy import disrupting
 from muster.api.raw import Document
+from muster.api.selectors import LabelSelector
 from muster.cluster.groups import GroupKey
 from muster.cluster.pods import PodInfo
 from muster.controllers.scheduling.cycles import Binding
@@ -21,6 +27,7 @@ from muster.store.protocol import Delete, Patch, PatchType, Write
 
 _MARGIN_SECONDS = 10.0  # beyond the grace of the victims: for their agents to say that they are gone
 _DEFAULT_GRACE = 30
+_DRY_RUN = replace(OPTIONS, dry_run=True)
 _NO_TARGET: Document = {"type": "DisruptionTarget", "status": "False", "reason": "PreemptionGivenUp", "message": ""}
 
 
@@ -30,15 +37,27 @@ class _Waiting:
 
     key: EntityKey
     bindings: list[Binding]
-    victims: set[str]
+    victims: dict[str, Key]  # by uid
     deadline: float
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Whether all victims of a decision may go. Without `writes`, the dry runs of their evictions, it is known that not
+    all of them may."""
+
+    waiting: _Waiting
+    writes: Sequence[Write]
+    is_within_budgets: bool
+
+
 class Evictions:
-    def __init__(self, clock: Clock, reporter: Reporter, pod: Callable[[Key], Object | None]) -> None:
+    def __init__(self, clock: Clock, reporter: Reporter, objects: Mapping[tuple[Kind, Key], Object]) -> None:
         self._clock = clock
         self._reporter = reporter
-        self._pod = pod
+        self._objects = objects
+        self._budgets: dict[Key, tuple[Object, LabelSelector]] = {}
+        self._untried: list[_Waiting] = []  # those whose victims are not known to be free to go
         self._by_pod: dict[str, _Waiting] = {}  # by the uid of each that waits
         self._by_victim: dict[str, list[_Waiting]] = {}
         self._deadlines: list[tuple[float, int, _Waiting]] = []  # a heap; what no longer waits stays in until it is due
@@ -46,30 +65,88 @@ class Evictions:
         self._writes: list[Write] = []
         self._untold: dict[str, tuple[Object, str]] = {}  # by the victim's uid: what people hear once it is evicted
 
+    def _pod(self, key: Key, uid: str) -> Object | None:
+        found = self._objects.get((core.POD, key))
+        return found if found is not None and found.uid == uid else None
+
     def start(self, key: EntityKey, bindings: list[Binding], victims: Iterable[PodInfo]) -> list[Binding]:
         """Returns those of the bindings that need not wait: all of them where the victims have gone already."""
-        preemptor, gone = bindings[0], set()
-        found = {victim.uid: self._pod(victim.key) for victim in victims}
-        graces = [0]
-        condition = self._condition(preemptor)
-        for victim in victims:
-            pod = found[victim.uid]
-            if pod is None or pod.uid != victim.uid:
-                gone.add(victim.uid)
-                continue
-            graces.append(pod.read(core.Pod).spec.termination_grace_period_seconds or _DEFAULT_GRACE)
-            self._evict(pod, preemptor, condition)
         self._writes += [_nominate(binding.pod, binding.node) for binding in bindings]
-        left = found.keys() - gone
+        left = {victim.uid: victim.key for victim in victims if self._pod(victim.key, victim.uid) is not None}
         if not left:
             return bindings
-        deadline = self._clock.monotonic() + max(graces) + _MARGIN_SECONDS
-        waiting = _Waiting(key, bindings, set(left), deadline)
+        waiting = _Waiting(key, bindings, left, deadline=0.0)
         self._by_pod.update((binding.pod.uid, waiting) for binding in bindings)
         for uid in left:
             self._by_victim.setdefault(uid, []).append(waiting)
-        heappush(self._deadlines, (deadline, next(self._numbers), waiting))
+        self._extend(waiting)
+        self._untried.append(waiting)
         return []
+
+    def _extend(self, waiting: _Waiting) -> None:
+        """Its victims have all of their grace from now on."""
+        graces = (pod.read(core.Pod).spec.termination_grace_period_seconds for pod in self._present(waiting))
+        longest = max((grace or _DEFAULT_GRACE for grace in graces), default=0)
+        waiting.deadline = self._clock.monotonic() + longest + _MARGIN_SECONDS
+        heappush(self._deadlines, (waiting.deadline, next(self._numbers), waiting))
+
+    def _present(self, waiting: _Waiting) -> list[Object]:
+        found = (self._pod(key, uid) for uid, key in waiting.victims.items())
+        return [pod for pod in found if pod is not None]
+
+    # Whether they may go
+
+    def budget_changed(self, old: Object | None, new: Object | None) -> None:
+        if old is not None:
+            self._budgets.pop(old.key, None)
+        if new is not None:
+            try:
+                self._budgets[new.key] = new, disrupting.selector_of(new)
+            except errors.BadRequest:
+                return  # selects nothing
+
+    def take_trials(self) -> list[Trial]:
+        untried, self._untried = self._untried, []
+        return [self._trial(waiting) for waiting in untried if waiting.bindings]
+
+    def _trial(self, waiting: _Waiting) -> Trial:
+        victims = self._present(waiting)
+        if not self._may_all_go(victims):
+            return Trial(waiting, (), is_within_budgets=False)
+        dry_runs = [Delete(core.POD, v.key, uid=v.uid, options=_DRY_RUN, within_budgets=True) for v in victims]
+        return Trial(waiting, dry_runs, is_within_budgets=True)
+
+    def _may_all_go(self, victims: Iterable[Object]) -> bool:
+        """As far as budgets are known that cover several of them: of a single one the store says so itself."""
+        going = [pod for pod in victims if disrupting.counts(pod)]
+        namespaces = {pod.key.namespace for pod in going}
+        for key, (budget, selector) in self._budgets.items():
+            if key.namespace not in namespaces:
+                continue
+            covered = [p for p in going if p.key.namespace == key.namespace and selector.matches(p.meta.labels or {})]
+            if len(covered) > 1 and len(covered) > disrupting.allowance(budget, self._pods(key.namespace)):
+                return False
+        return True
+
+    def _pods(self, namespace: str) -> Iterator[Object]:
+        wanted = core.POD
+        return (found for (kind, key), found in self._objects.items() if kind is wanted and key.namespace == namespace)
+
+    def try_again(self, trial: Trial) -> None:
+        self._untried.append(trial.waiting)
+
+    def clear(self, trial: Trial) -> None:
+        """All may go: they are told and evicted, unless nobody waits for it any more."""
+        waiting = trial.waiting
+        if not waiting.bindings:
+            return
+        preemptor = waiting.bindings[0]
+        condition = self._condition(preemptor)
+        for pod in self._present(waiting):
+            self._evict(pod, preemptor, condition)
+        self._extend(waiting)
+
+    # While they leave
 
     def join(self, key: EntityKey, bindings: Sequence[Binding]) -> bool:
         """Further members of a gang that waits for room wait with it: else they would run without the others, should
@@ -91,7 +168,7 @@ class Evictions:
             if not preemptor.bindings:
                 self._give_up(preemptor)
         for waiting in self._by_victim.pop(uid, ()):
-            waiting.victims.discard(uid)
+            waiting.victims.pop(uid, None)
             if not waiting.victims:
                 ready += self._give_up(waiting)
         return ready
@@ -114,12 +191,12 @@ class Evictions:
         """What has waited in vain: it may find room elsewhere meanwhile."""
         late: list[Binding] = []
         now = self._clock.monotonic()
-        while self._deadlines and self._deadlines[0][0] <= now:
+        while (due := self.next_time()) is not None and due <= now:
             late += self._give_up(heappop(self._deadlines)[2])
         return late
 
     def next_time(self) -> float | None:
-        while self._deadlines and not self._deadlines[0][2].bindings:
+        while self._deadlines and _is_past(*self._deadlines[0]):
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
@@ -134,7 +211,7 @@ class Evictions:
             if not others:
                 del self._by_victim[uid]
                 self._let_live(uid)
-        waiting.victims = set()
+        waiting.victims = {}
         return bindings
 
     def _let_live(self, uid: str) -> None:
@@ -150,8 +227,8 @@ class Evictions:
     def forget_promise(self, pods: Iterable[PodInfo]) -> None:
         """The node that they were promised is no hope any more."""
         for pod in pods:
-            found = self._pod(pod.key)
-            if found is not None and found.uid == pod.uid and found.read(core.Pod).status.nominated_node_name:
+            found = self._pod(pod.key, pod.uid)
+            if found is not None and found.read(core.Pod).status.nominated_node_name:
                 self._writes.append(_nominate(pod, None))
 
     def take_writes(self, but: Collection[str]) -> list[Write]:
@@ -177,8 +254,9 @@ class Evictions:
             victim, message = untold
             self._reporter.events.record(victim, "Normal", "Preempted", message)
 
-    def has_writes(self, but: Collection[str]) -> bool:
-        return any(_uid_of(write) not in but for write in self._writes)
+    @property
+    def has_work(self) -> bool:
+        return bool(self._writes or self._untried)
 
     def _condition(self, preemptor: Binding) -> Document:
         return {
@@ -206,6 +284,11 @@ class Evictions:
 def _nominate(pod: PodInfo, node: str | None) -> Write:
     body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
     return Patch(core.POD, pod.key, body, subresource="status", options=OPTIONS)
+
+
+def _is_past(deadline: float, _: int, waiting: _Waiting) -> bool:
+    """It waits no longer, or until later than it did."""
+    return not waiting.bindings or waiting.deadline != deadline
 
 
 def _uid_of(write: Write) -> str | None:
