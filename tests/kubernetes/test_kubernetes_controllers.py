@@ -54,7 +54,7 @@ def a_job(name: str, queue: str, script: str, **options: object) -> Document:
 
 
 def a_gang(name: str, size: int, script: str, **options: object) -> Document:
-    tasks = [{"name": "worker", "replicas": size, "template": a_template(script, gpus=1, **options)}]  # type: ignore[arg-type]
+    tasks = [{"name": "worker", "replicas": size, "template": a_template(script, gpus=1, **options)}]
     for task in tasks:
         del task["template"]["spec"]["schedulerName"]  # type: ignore[index]
     return {
