@@ -24,7 +24,7 @@ from muster.tasks.webhook_records import Delivery
 from muster.tasks.webhook_rules import Format, Mode, NewTrigger, NewWebhook, Subject, TriggerType, Webhook, WebhookId
 from muster.tasks.webhook_sending import Never, NotNow, Sender, Taken, is_allowed, networks
 from muster.tasks.webhook_shipping import Shipper
-from muster.tasks.webhooks import Experiment, Webhooks
+from muster.tasks.webhooks import Experiment, Webhooks, to_tell_of_end
 from muster.testing import accounts
 
 KEY = "a-key"
@@ -109,7 +109,7 @@ async def test_an_event_arrives_signed_as_the_documentation_says(
 ) -> None:
     async with shipping(tmp_path, sender) as webhooks:
         await a_webhook(webhooks, receiver.url)
-        await webhooks.state_changed(DONE)
+        await webhooks.queue(lambda connection: to_tell_of_end(connection, DONE))
         await asyncio.wait_for(receiver.came.wait(), 10)
     ((headers, body),) = receiver.requests
     assert _verified(headers, body.decode())
@@ -128,7 +128,7 @@ async def test_slack_gets_what_it_can_show_and_nothing_that_it_would_obey(
 ) -> None:
     async with shipping(tmp_path, sender) as webhooks:
         await a_webhook(webhooks, receiver.url, Format.SLACK)
-        await webhooks.state_changed(DONE)
+        await webhooks.queue(lambda connection: to_tell_of_end(connection, DONE))
         await asyncio.wait_for(receiver.came.wait(), 10)
     told = json.loads(receiver.requests[0][1])
     (block,) = told["attachments"][0]["blocks"]

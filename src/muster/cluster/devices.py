@@ -202,22 +202,16 @@ class DeviceLedger:
         held = node.held.get(pod.uid)
         return held if held is not None else choose(node.free(), wants(pod)) or ()
 
-    def choose_devices(self, pod: PodInfo, slot: int) -> tuple[int, ...]:
-        """The numbers of the devices that the pod has on the node. It keeps them: the caller will tell the node."""
-        return tuple(one.device for one in self._tell(pod, slot))
-
     def annotation(self, pod: PodInfo, slot: int) -> str:
-        """The same, with shares, as the pod's annotation says it. Empty for a pod without GPUs."""
-        return format_holdings(self._tell(pod, slot))
-
-    def _tell(self, pod: PodInfo, slot: int) -> Holdings:
+        """The devices that the pod has on the node, as its annotation says it; empty for a pod without GPUs. It keeps
+        them: the caller will tell the node."""
         holdings = self.holdings(pod, slot)
         node = self._nodes.get(slot)
         if node is not None and node.loose.pop(pod.uid, None) is not None:
             self._told[pod.uid] = (slot, holdings)
             if len(self._told) > _REMEMBERED:
                 del self._told[next(iter(self._told))]
-        return holdings
+        return format_holdings(holdings)
 
     def _stated(self, pod: PodInfo, slot: int) -> Holdings | None:
         """The devices that the pod is known to have, by its annotation or by what was told."""

@@ -17,7 +17,7 @@ from muster.experiments.experiment_records import Experiment
 from muster.experiments.states import ENDED, ExperimentId
 from muster.records import Database
 from muster.tasks import webhook_rules, webhooks
-from muster.tasks.webhook_payloads import ExperimentFacts, Happening, StateChanged
+from muster.tasks.webhook_payloads import ExperimentFacts, Happening
 from muster.tasks.webhook_rules import Webhook
 from muster.tasks.webhooks import Webhooks
 
@@ -40,10 +40,7 @@ class Herald:
             found = experiment_records.get(connection, experiment)
             if found.state not in ENDED:
                 return ()
-            about = told(found)
-            return webhooks.meant(
-                connection, StateChanged(about.facts), about.subject, lambda trigger: trigger.state == found.state
-            )
+            return webhooks.to_tell_of_end(connection, told(found))
 
         await self._hooks.queue(meant)
         return made[-1]

@@ -228,19 +228,6 @@ def choose_domain(
     return next(_for_one_shape(counts, levels, need, requirement, pinned, None))
 
 
-def choose_for_shapes(
-    cluster: ClusterState,
-    demands: Sequence[Demand],
-    levels: Sequence[Level],
-    requirement: Requirement,
-    pinned: npt.NDArray[np.intp] | None = None,
-) -> Domain | NoDomain:
-    """As `choose_domain` for a gang of a few shapes that compete for the same nodes. Domains that hold each shape, and
-    the sum of what all ask for, are tried from the tightest on by filling them: what fits shape by shape need not fit
-    together."""
-    return next(candidates(cluster, demands, levels, requirement, pinned))
-
-
 def candidates(
     cluster: ClusterState,
     demands: Sequence[Demand],
@@ -249,7 +236,9 @@ def candidates(
     pinned: npt.NDArray[np.intp] | None = None,
 ) -> Iterator[Domain | NoDomain]:
     """All domains that hold the gang by their numbers, the best first, and NoDomain at the end: what counting does not
-    see, such as pods that keep apart, may rule out the first ones."""
+    see, such as pods that keep apart, may rule out the first ones. Where it has several shapes, domains that hold each
+    of them, and the sum of what all ask for, are tried from the tightest on by filling them: what fits shape by shape
+    need not fit together."""
     if len(demands) == 1:
         counted, full = pods_per_node(cluster, demands[0]), partial(_fullness, cluster, demands)
         yield from _for_one_shape(counted, levels, demands[0].count, requirement, pinned, full)

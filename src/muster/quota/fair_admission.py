@@ -94,10 +94,6 @@ class Ledger:
             return {}
         return {resource: str(quantity.Quantity(value)) for resource, value in account.consumed.items()}
 
-    def has_penalties(self, local_queue: str) -> bool:
-        account = self._accounts.get(local_queue)
-        return account is not None and bool(account.penalties)
-
     def is_charged_for(self, key: str) -> bool:
         """A penalty for the workload is pending."""
         return key in self._charged

@@ -160,10 +160,6 @@ class Webhooks:
 
     # What happens
 
-    async def state_changed(self, about: Experiment) -> None:
-        """An experiment has come to its end. Durable when it returns."""
-        await self.tell(StateChanged(about.facts), about.subject, lambda trigger: trigger.state == about.facts.state)
-
     async def alert(self, caller: Caller, experiment: int, trial: int, alert: Alert) -> None:
         """What a task wants told, to the webhooks that its configuration names. Raises NotFound, BadRequest."""
         names.checked_text("data.title", alert.title, longest=_LONGEST_TITLE)
@@ -210,6 +206,13 @@ class Webhooks:
     def _wake(self) -> None:
         for wake in self._wakes:
             wake()
+
+
+def to_tell_of_end(connection: Connection, about: Experiment) -> Sequence[tuple[Webhook, Happening]]:
+    """For each trigger that waits for experiments to end so: for `Webhooks.queue`."""
+    return meant(
+        connection, StateChanged(about.facts), about.subject, lambda trigger: trigger.state == about.facts.state
+    )
 
 
 def meant(

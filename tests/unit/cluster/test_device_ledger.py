@@ -148,11 +148,11 @@ def test_what_an_annotation_says_moves_those_whom_nobody_told() -> None:
     loose, told = gpu_pod(cluster, "loose", share=600), gpu_pod(cluster, "told", whole=1)
     cluster.assign(loose, "n")
     cluster.assign(told, "n")
-    assert cluster.devices.choose_devices(told, slot) == (0,)
+    assert cluster.devices.annotation(told, slot) == "0"
     assert cluster.devices.holdings(loose, slot) == (Holding(2, 600),)
     cluster.assign(gpu_pod(cluster, "stated", whole=1, devices="2"), "n")
     assert cluster.devices.holdings(loose, slot) == (Holding(1, 600),)
-    assert cluster.devices.choose_devices(told, slot) == (0,)
+    assert cluster.devices.annotation(told, slot) == "0"
 
 
 def test_a_pod_keeps_the_devices_it_was_told_while_its_annotation_is_on_its_way() -> None:
@@ -200,7 +200,7 @@ def test_pods_that_came_before_their_node_get_its_gpus_the_largest_first() -> No
     cluster.assign(large, "n")
     cluster.node_changed(gpu_node("n", 2))
     slot = cluster.slots["n"]
-    assert cluster.devices.choose_devices(large, slot) == (0, 1)
+    assert cluster.devices.annotation(large, slot) == "0,1"
     assert cluster.devices.holdings(small, slot) == ()
     cluster.node_changed(gpu_node("n", 3))
     assert cluster.devices.annotation(small, slot) == "2:300"

@@ -45,7 +45,7 @@ def test_a_disabled_gpu_is_chosen_for_nobody_and_what_runs_there_stays() -> None
     cluster.assign(gpu_pod(cluster, "before", 1, devices="1"), "n")
     cluster.node_changed(a_node("0,1:drain", 1))
     assert cluster.devices.free_at(0) == [0, 0, WHOLE_GPU]
-    assert cluster.devices.choose_devices(gpu_pod(cluster, "after", 1), 0) == (2,)
+    assert cluster.devices.annotation(gpu_pod(cluster, "after", 1), 0) == "2"
     assert cluster.devices.holdings(gpu_pod(cluster, "many", 2), 0) == ()
     cluster.node_changed(a_node(None, 3))
     assert cluster.devices.free_at(0) == [WHOLE_GPU, 0, WHOLE_GPU]

@@ -20,8 +20,8 @@ from muster.placement.domains import (
     NoDomain,
     Requirement,
     TreeLevel,
+    candidates,
     choose_domain,
-    choose_for_shapes,
     fill,
     fill_all,
     pods_per_node,
@@ -121,11 +121,11 @@ def test_what_no_node_has_fits_nowhere_and_what_nobody_needs_limits_nothing() ->
 def test_shapes_that_fit_alone_but_not_together_do_not_count() -> None:
     cluster = racks([4, 4], [6, 6])
     demands = [gpus(cluster, 4, count=2), gpus(cluster, 1, count=1)]
-    found = choose_for_shapes(cluster, demands, levels_of(cluster, "rack"), REQUIRED)
+    found = next(candidates(cluster, demands, levels_of(cluster, "rack"), REQUIRED))
     assert names(cluster, found) == ["n2", "n3"]
     demands = [gpus(cluster, 4, count=2), gpus(cluster, 1, count=5)]
-    assert isinstance(choose_for_shapes(cluster, demands, levels_of(cluster, "rack"), REQUIRED), NoDomain)
-    assert isinstance(choose_for_shapes(cluster, demands, levels_of(cluster, "rack"), SOFT), Domain)
+    assert isinstance(next(candidates(cluster, demands, levels_of(cluster, "rack"), REQUIRED)), NoDomain)
+    assert isinstance(next(candidates(cluster, demands, levels_of(cluster, "rack"), SOFT)), Domain)
 
 
 def test_large_pods_are_filled_before_small_ones() -> None:
@@ -243,7 +243,7 @@ def test_a_domain_chosen_for_several_shapes_holds_them(
 ) -> None:
     cluster = cluster_of(nodes)
     demands, levels = [gpus(cluster, each, count) for each, count in shapes], levels_of(cluster, "block", "rack")
-    found = choose_for_shapes(cluster, demands, levels, REQUIRED)
+    found = next(candidates(cluster, demands, levels, REQUIRED))
     if isinstance(found, Domain):
         assert fill_all(cluster, demands, found.nodes) is not None
         return

@@ -9,7 +9,7 @@ from tests.unit.placement.plugin_views import names, node, pod
 from muster.api import core
 from muster.api.selectors import Operator, Requirement
 from muster.cluster.state import ClusterState
-from muster.placement.plugins.node_selection import compile_term, labelled_so, required, required_nodes
+from muster.placement.plugins.node_selection import compile_term, labelled_so, required
 
 KEYS = ("zone", "gpu", "rank")
 VALUES = ("a", "b", "", "5", "07", "-3", "12", "9223372036854775807")
@@ -100,7 +100,7 @@ def test_columns_and_plain_rules_agree(
         for number, found in enumerate(labels)
         if selector.items() <= found.items() and (not has_affinity or reference(terms, found, f"n{number}"))
     }
-    assert names(cluster, required_nodes(wanted, cluster)) == expected
+    assert names(cluster, required(wanted).nodes(cluster)) == expected
     for slot, name in enumerate(cluster.names):
         one = cluster.nodes[slot]
         assert one is not None
@@ -111,9 +111,9 @@ def test_a_node_that_is_gone_matches_nothing_and_its_slot_is_used_again() -> Non
     cluster = ClusterState.of([node("a", {"zone": "x"}), node("b")])
     anything_else = pod(cluster, affinity=_required({"key": "zone", "operator": "NotIn", "values": ["x"]}))
     cluster.node_removed("b")
-    assert not required_nodes(anything_else, cluster).any()
+    assert not required(anything_else).nodes(cluster).any()
     cluster.node_changed(node("c", {"zone": "y"}))
-    assert names(cluster, required_nodes(anything_else, cluster)) == {"c"}
+    assert names(cluster, required(anything_else).nodes(cluster)) == {"c"}
 
 
 def test_a_shape_is_compiled_once() -> None:

@@ -82,7 +82,7 @@ def test_sampled_no_sooner_than_the_interval_unless_something_was_charged() -> N
     assert not ledger.sample("ns/lq", {}, after(9))
     assert ledger.usage("ns/lq") == 8.0
     ledger.charge(a_workload("a", cpu="4"), a_queue())
-    assert ledger.has_penalties("ns/lq")
+    assert ledger.is_charged_for("ns/a")
     assert ledger.sample("ns/lq", {}, after(5))
     assert ledger.usage("ns/lq") == pytest.approx(8 * 0.5**0.5 + 2, rel=1e-8)
 
@@ -108,7 +108,7 @@ def test_a_penalty_becomes_usage_with_admission() -> None:
     ledger.charge(a_workload("a", cpu="4"), a_queue())
     ledger.settle("ns/a", {"cpu": 4 * CORE}, after(10))
     assert ledger.consumed("ns/lq") == {"cpu": "8"}  # half of 8, half of 4, and the penalty of 2
-    assert not ledger.has_penalties("ns/lq")
+    assert not ledger.is_charged_for("ns/a")
     ledger.settle("ns/a", {"cpu": 4 * CORE}, after(20))
     assert ledger.consumed("ns/lq") == {"cpu": "8"}
 

@@ -194,28 +194,15 @@ def test_moved_and_verdicts_are_told_across_queues() -> None:
 # Rest
 
 
-def test_rest_ends_at_its_time_and_is_told_once() -> None:
+def test_rest_ends_when_the_object_says_so() -> None:
     world = World({"cq": ""}, {"lq": "cq"})
-    for name, seconds in (("late", 60), ("early", 30), ("gone", 10)):
+    for name, seconds in (("late", 60), ("early", 30)):
         blocked = [a_condition(REQUEUED, "False", "PodsReadyTimeout")]
         resting = a_workload(name, conditions=blocked, status={"requeueState": {"requeueAt": text(seconds)}})
         world.pending.push(resting, START)
-    world.pending.delete("ns/gone")
-    assert world.pending.next_due() == after(30)
-    assert world.pending.take_rested(after(29)) == []
-    assert [info.key for info in world.pending.take_rested(after(60))] == ["ns/early", "ns/late"]
-    assert world.pending.take_rested(after(60)) == []
-    assert world.pending.next_due() is None
     assert world.heads() == []
     world.pending.push(a_workload("early", conditions=[a_condition(REQUEUED, reason="BackoffFinished")]), after(60))
     assert world.heads() == ["early"]
-
-
-def test_a_longer_rest_replaces_a_shorter_one() -> None:
-    world = World({"cq": ""}, {"lq": "cq"})
-    for seconds in (10, 40):
-        world.pending.push(a_workload("a", status={"requeueState": {"requeueAt": text(seconds)}}), START)
-    assert world.pending.next_due() == after(40)
 
 
 # Visibility
@@ -239,14 +226,12 @@ def test_positions_in_both_queues() -> None:
     ]
     assert found[0].info is flying
     assert world.pending.positions("cq", 1, 2) == found[1:3]
-    assert world.pending.local_positions("ns/x") == [found[0], found[2], found[4]]
-    assert world.pending.local_positions("ns/x", 1, 1) == [found[2]]
     assert world.pending.position("ns/w3") == found[3]
     world.pending.delete("ns/w0")
     place = world.pending.position("ns/w3")
     assert place is not None
     assert place.in_queue == 2
-    for unknown in (world.pending.positions("none"), world.pending.local_positions("ns/none"), world.names("none")):
+    for unknown in (world.pending.positions("none"), world.names("none")):
         assert unknown == []
     assert world.pending.position("ns/none") is None
 

@@ -27,7 +27,7 @@ from muster.tasks.webhook_rules import Format, Mode, NewTrigger, NewWebhook, Sub
 from muster.tasks.webhook_scanning import LogScanner
 from muster.tasks.webhook_sending import Never, NotNow, Outcome, Taken
 from muster.tasks.webhook_shipping import LONGEST_PAUSE, MOST_ATTEMPTS, Shipper, pause_after
-from muster.tasks.webhooks import Experiment, Webhooks
+from muster.tasks.webhooks import Experiment, Webhooks, to_tell_of_end
 from muster.testing.inline_database import InlineDatabase
 from muster.testing.virtual import on_virtual_time
 
@@ -73,6 +73,9 @@ class World:
     async def webhook(self, *triggers: NewTrigger, name: str = "hook", mode: Mode = Mode.WORKSPACE) -> Webhook:
         wanted = NewWebhook(name, "https://example.org/hook", Format.DEFAULT, mode, triggers or (STATE,), LAB)
         return await self.webhooks.create(SYSTEM, wanted)
+
+    async def ended(self, about: Experiment) -> None:
+        await self.webhooks.queue(lambda connection: to_tell_of_end(connection, about))
 
     async def waiting(self) -> int:
         query = select(func.count()).select_from(WEBHOOK_DELIVERIES).where(WEBHOOK_DELIVERIES.c.is_dead.is_(False))
@@ -122,9 +125,9 @@ async def test_what_happened_is_sent_once_to_those_whom_it_concerns(clock: Virtu
     await world.webhook(NewTrigger(TriggerType.STATE_CHANGE, state="ERROR"), name="of errors")
     await world.webhook(STATE, name="specific", mode=Mode.SPECIFIC)
     async with world.shipping():
-        await world.webhooks.state_changed(DONE)
-        await world.webhooks.state_changed(Experiment(Subject(WorkspaceId(1)), DONE.facts))
-        await world.webhooks.state_changed(Experiment(Subject(LAB, is_excluded=True), DONE.facts))
+        await world.ended(DONE)
+        await world.ended(Experiment(Subject(WorkspaceId(1)), DONE.facts))
+        await world.ended(Experiment(Subject(LAB, is_excluded=True), DONE.facts))
         await clock.sleep(1)
     assert [delivery.webhook for _, delivery in world.receivers.got] == [hook.id]
     assert await world.waiting() == 0
@@ -136,7 +139,7 @@ async def test_a_failing_receiver_is_asked_later_and_later_and_given_up_at_last(
     hook = await world.webhook()
     world.receivers.answer = lambda delivery: NotNow("the receiver answered 500")
     async with world.shipping():
-        await world.webhooks.state_changed(DONE)
+        await world.ended(DONE)
         await clock.sleep(48 * 3600)
     times = [at for at, _ in world.receivers.got]
     assert len(times) == MOST_ATTEMPTS
@@ -160,7 +163,7 @@ async def test_what_can_never_be_taken_is_given_up_at_once_and_forgotten_in_time
     hook = await world.webhook()
     world.receivers.answer = lambda delivery: Never("the receiver answered 404")
     async with world.shipping():
-        await world.webhooks.state_changed(DONE)
+        await world.ended(DONE)
         await clock.sleep(86_400)
         assert len(world.receivers.got) == 1
         assert len(await world.webhooks.dead_letters(hook.id)) == 1
@@ -175,7 +178,7 @@ async def test_a_receiver_that_asks_for_time_gets_it_but_not_for_ever(clock: Vir
     answers: Iterator[Outcome] = iter([NotNow("429", after=600.0), NotNow("429", after=1e9), Taken()])
     world.receivers.answer = lambda delivery: next(answers)
     async with world.shipping():
-        await world.webhooks.state_changed(DONE)
+        await world.ended(DONE)
         await clock.sleep(86_400)
     first, second, third = (at for at, _ in world.receivers.got)
     assert 600 <= second - first <= 721
@@ -188,7 +191,7 @@ async def test_what_waits_or_was_on_its_way_is_sent_after_a_crash(clock: Virtual
     await world.webhook()
     world.receivers.seconds = 5.0
     async with world.shipping():
-        await world.webhooks.state_changed(DONE)
+        await world.ended(DONE)
         await clock.sleep(1)
     assert len(world.receivers.got) == 1
     assert await world.waiting() == 1
@@ -204,12 +207,12 @@ async def test_few_are_sent_at_a_time_and_a_slow_receiver_holds_up_nobody(clock:
     slow = await world.webhook()
     world.receivers.seconds = 100.0
     for _ in range(100):
-        await world.webhooks.state_changed(DONE)
+        await world.ended(DONE)
     async with world.shipping():
         await clock.sleep(1)
         assert len(world.receivers.got) == 2
         other = await world.webhook(name="other")
-        await world.webhooks.state_changed(DONE)
+        await world.ended(DONE)
         await clock.sleep(1)
         assert [delivery.webhook for _, delivery in world.receivers.got] == [slow.id, slow.id, other.id]
         await clock.sleep(100 * 60)
@@ -221,7 +224,7 @@ async def test_few_are_sent_at_a_time_and_a_slow_receiver_holds_up_nobody(clock:
 async def test_a_changed_address_holds_for_what_waits_and_a_deleted_webhook_hears_nothing(clock: VirtualClock) -> None:
     world = await a_world(clock)
     hook, gone = await world.webhook(), await world.webhook(name="gone")
-    await world.webhooks.state_changed(DONE)
+    await world.ended(DONE)
     await world.webhooks.set_url(SYSTEM, hook.id, "https://example.org/moved")
     await world.webhooks.delete(SYSTEM, gone.id)
     async with world.shipping():
@@ -235,7 +238,7 @@ async def test_a_full_queue_takes_no_more(clock: VirtualClock, monkeypatch: pyte
     world = await a_world(clock)
     await world.webhook()
     for _ in range(5):
-        await world.webhooks.state_changed(DONE)
+        await world.ended(DONE)
     assert await world.waiting() == 3
 
 

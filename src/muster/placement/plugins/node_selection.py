@@ -84,11 +84,6 @@ class Selection:
         return mask
 
 
-def required_nodes(pod: PodInfo, cluster: ClusterState) -> NodeMask:
-    """The nodes that the pod's nodeSelector and required node affinity allow."""
-    return required(pod).nodes(cluster)
-
-
 def required(pod: PodInfo) -> Selection:
     """The pod's nodeSelector and required node affinity, compiled once for its shape."""
     scratch = pod.shape.scratch

@@ -14,7 +14,6 @@ from muster.api.meta import Instant
 from muster.cluster.namespaces import Namespaces
 from muster.quota.amounts import total
 from muster.quota.fair_admission import Ledger, has_ledger
-from muster.quota.queueing.backoff import Backoffs, requeue_at
 from muster.quota.queueing.pending import Counts, PendingQueue, Preemptor, Verdict
 from muster.quota.queueing.reasons import RequeueReason
 from muster.quota.queueing.standing import Position
@@ -69,7 +68,6 @@ class PendingQueues:
         self._ready: set[str] = set()  # queues with something active
         self._stirred: set[str] = set()  # queues that a flush could change
         self._untold: set[str] = set()  # queues with something to be told by `take_moved`
-        self._resting = Backoffs()
 
     # Queues
 
@@ -173,7 +171,6 @@ class PendingQueues:
         if self._door_of.get(key, info.local_queue) != info.local_queue:
             self.delete(key)
         door = self._remember(info)
-        self._resting.set(key, requeue_at(info))
         pending = self.queues.get(door.queue)
         if pending is not None:
             info.queue = door.queue
@@ -188,7 +185,6 @@ class PendingQueues:
             return
         door = self._doors[local_queue]
         door.drop(key)
-        self._resting.set(key, None)
         pending = self.queues.get(door.queue)
         if pending is not None:
             pending.delete(key)
@@ -262,17 +258,6 @@ class PendingQueues:
     def _pending_of(self, key: str) -> PendingQueue | None:
         local_queue = self._door_of.get(key)
         return None if local_queue is None else self.queues.get(self._doors[local_queue].queue)
-
-    # Rest
-
-    def next_due(self) -> Instant | None:
-        """When the next workload has rested long enough."""
-        return self._resting.next_due()
-
-    def take_rested(self, now: Instant) -> list[WorkloadInfo]:
-        """Those whose rest has ended. Each is told once: its object is to say so, and then it is pushed again."""
-        found = (self.get(key) for key in self._resting.take(now))
-        return [info for info in found if info is not None]
 
     # Questions
 
@@ -355,10 +340,6 @@ class PendingQueues:
     def positions(self, queue: str, offset: int = 0, limit: int | None = None) -> list[Position]:
         pending = self.queues.get(queue)
         return [] if pending is None else pending.positions().page(offset, limit)
-
-    def local_positions(self, local_queue: str, offset: int = 0, limit: int | None = None) -> list[Position]:
-        pending = self.queues.get(self.leads_to(local_queue))
-        return [] if pending is None else pending.positions().local_page(local_queue, offset, limit)
 
     def position(self, key: str) -> Position | None:
         """None where it does not wait, or its local queue leads nowhere."""
