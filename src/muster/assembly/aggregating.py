@@ -24,11 +24,12 @@ from muster.deploying.aggregation import Way
 from muster.runtime.clock import Clock
 from muster.server.aggregation import front_proxy
 from muster.server.aggregation.front_proxy import FrontProxy
-from muster.store.protocol import Apply, Delete, Options, Patch, Selection, Store, Write, write_one
+from muster.store.protocol import Apply, Delete, Options, Patch, Selection, Store, write_one
 
 _log = logging.getLogger(__name__)
 _OPTIONS: Final = Options(manager="muster-visibility")
 _LOOK_SECONDS: Final = 60.0
+_AGAIN_SECONDS: Final = 5.0
 _PATIENCE_SECONDS: Final = 30.0
 """So long the API server may take to get through."""
 _PAUSE_SECONDS: Final = 600.0
@@ -96,6 +97,7 @@ class Registration:
         self._certificate = certificate
         self._trust = trust
         self._here = here
+        self._said = ""
 
     async def run(self) -> None:
         """For ever."""
@@ -111,32 +113,41 @@ class Registration:
     async def _look(self) -> float:
         """Puts everything right; how long it can be left alone then."""
         if self._trust.current is None:
-            _log.warning("nothing is passed on to us: the API server has no --requestheader-client-ca-file")
+            self._tell(
+                "nothing is passed on to us: the API server does not say by whom (--requestheader-client-ca-file)"
+            )
             return _LOOK_SECONDS
         try:
             await self._lead_here()
             await self._register()
             trouble = await self._trouble()
         except (ApiError, OSError) as error:
-            _log.warning("the API server cannot be told what to pass on to us: %s", error)
-            return _LOOK_SECONDS
-        if not trouble:
-            return _LOOK_SECONDS
-        _log.warning("the API server does not get through to us, and is told to pass nothing on: %s", trouble)
-        await self._withdraw()
-        return _PAUSE_SECONDS
+            self._tell(f"the API server cannot be told what to pass on to us: {error}")
+            return _AGAIN_SECONDS
+        if trouble:
+            self._tell(f"the API server does not get through to us, and is told to pass nothing on: {trouble}")
+            await self._withdraw()
+            return _PAUSE_SECONDS
+        self._said = ""
+        return _LOOK_SECONDS
+
+    def _tell(self, trouble: str) -> None:
+        """Once, for as long as it lasts."""
+        if trouble != self._said:
+            _log.warning("%s", trouble)
+            self._said = trouble
 
     async def _lead_here(self) -> None:
-        service, space = self._here.way.service(), self._here.way.namespace
-        writes: list[Write] = [Apply(core.SERVICE, Key(space, names.VISIBILITY), service, True, "", _OPTIONS)]
+        space, pod = self._here.way.namespace, self._here.pod
+        service = Apply(core.SERVICE, Key(space, names.VISIBILITY), self._here.way.service(), True, "", _OPTIONS)
+        await write_one(self._store, service)
         marked = selectors.parse_labels(names.LEADER)
         for found in (await self._store.list(Selection(core.POD, space, marked))).items:
-            if found.key.name != self._here.pod:
-                writes.append(_marking(found.key, None))
-        if self._here.pod:
-            writes.append(_marking(Key(space, self._here.pod), "true"))
-        for write in writes:
-            await write_one(self._store, write)
+            if found.key.name != pod:
+                with contextlib.suppress(errors.NotFound):  # the one before may be on its way out
+                    await write_one(self._store, _marking(found.key, None))
+        if pod:
+            await write_one(self._store, _marking(Key(space, pod), "true"))
 
     async def _register(self) -> None:
         owners = await owning.owners(self._store)

@@ -83,7 +83,10 @@ def _is_good(found: Keys, names: _Names, today: datetime) -> bool:
 
 def _known(found: Keys) -> _Names:
     certificate = x509.load_pem_x509_certificate(found.certificate)
-    return frozenset(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    try:
+        return frozenset(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        return frozenset()  # one that somebody else has put there
 
 
 def _alternatives(names: Sequence[str]) -> _Names:
