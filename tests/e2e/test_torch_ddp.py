@@ -7,6 +7,8 @@ import pytest
 from tests.e2e import torch_jobs
 from tests.e2e.cli_platform import Platform
 
+from muster.api import quantity
+
 torch_jobs.require_torch()
 pytestmark = pytest.mark.timeout(240)
 
@@ -30,10 +32,10 @@ def check_losses(text: str) -> None:
 
 def test_a_volcano_job_starts_as_a_gang_and_restarts_when_a_member_is_lost(up: Platform, tmp_path: Path) -> None:
     job = torch_jobs.example("volcano-job.yaml", tmp_path, epochs=20)
-    smallest = min(int(node["status"]["allocatable"]["cpu"].removesuffix("m")) for node in up.client.list("nodes"))
+    offered = [quantity.parse(node["status"]["allocatable"]["cpu"]) for node in up.client.list("nodes")]
+    more_than_half = min(offered).nano * 6 // 10 // 10**6  # thousandths, of a node: one member on each
     for task in job["spec"]["tasks"]:
-        # More than half of a node: one member on each.
-        task["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": f"{smallest * 6 // 10}m"}}
+        task["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": f"{more_than_half}m"}}
     closed = up.client.list("nodes")[0]["metadata"]["name"]
     cordon(up, closed, is_closed=True)
     torch_jobs.submit(up, job, "ddp")

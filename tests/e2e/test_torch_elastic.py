@@ -49,11 +49,11 @@ def up() -> Iterator[Platform]:
         yield found
 
 
-def worlds(up: Platform) -> list[int]:
-    """How many trained together, one after the other."""
-    seen = [epoch for text in said(up) for epoch in torch_jobs.epochs(text)]
+def worlds(up: Platform, seen: set[tuple[int, float, int]]) -> list[int]:
+    """How many trained together, one after the other. `seen`: epochs, also those of members that have left since."""
+    seen.update(epoch for text in said(up) for epoch in torch_jobs.epochs(text))
     found: list[int] = []
-    for _, _, world in sorted(set(seen)):
+    for _, _, world in sorted(seen):
         if not found or found[-1] != world:
             found.append(world)
     return found
@@ -84,8 +84,10 @@ def test_training_goes_on_while_workers_come_and_go(up: Platform, tmp_path: Path
     container["command"][2] = LISTENER + container["command"][2]
     torch_jobs.submit(up, job)
 
+    seen: set[tuple[int, float, int]] = set()
+
     def reached(wanted: list[int], seconds: float) -> None:
-        torch_jobs.until(up, JOB, lambda: worlds(up) == wanted, seconds)
+        torch_jobs.until(up, JOB, lambda: worlds(up, seen) == wanted, seconds)
 
     reached([2], 40)
     scale(up, 3)
