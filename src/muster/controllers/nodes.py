@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from muster.api import conditions, coordination, core, errors
 from muster.api.objects import Key, Object
 from muster.controllers import losses
-from muster.runtime.clock import Clock
+from muster.runtime.clock import EARLY_SECONDS, Clock
 from muster.runtime.informers import Informer
 from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
@@ -56,7 +56,7 @@ class _Watchman:
 
     async def run(self) -> None:
         informers = [self._leases, self._nodes, self._pods]
-        await keep("nodes", informers, self._events.run, self._reconciler.run)
+        await keep("nodes", informers, self._events.run, self._reconciler.run, self._look_for_silence)
 
     def _node_changed(self, event: Event) -> None:
         """A Node or the Lease of one: they share their name."""
@@ -104,11 +104,22 @@ class _Watchman:
             return None
         if quiet < self._grace_seconds and not _says_not_ready(node):
             # Even a node that was lost before this run gets the time to be heard again: its pods may well be alive.
-            return self._grace_seconds - quiet
+            return None
         reckoning = losses.reckon(node, self._pods_on(name), self._clock.now(), self._eviction_seconds)
         await self._write(reckoning.writes)
-        waits = (self._grace_seconds - quiet, reckoning.again_after or 0.0)
-        return min((seconds for seconds in waits if seconds > 0), default=None)
+        return reckoning.again_after
+
+    async def _look_for_silence(self) -> None:
+        """One look over all nodes whenever the next of them could have been silent for too long. Not a timer for each:
+        there may be ten thousand, and they are rarely late."""
+        while True:
+            now = self._clock.monotonic()
+            ends = {name: heard + self._grace_seconds for name, (_, heard) in self._signs.items()}
+            for name, end in ends.items():
+                if end <= now:
+                    self._reconciler.queue.add(name)
+            soonest = min((end for end in ends.values() if end > now), default=now + self._grace_seconds)
+            await self._clock.sleep(soonest - now + 2 * EARLY_SECONDS)  # not before it
 
     async def _is_silent(self, node: Object) -> bool:
         """Asks the store itself: the copy here may lag, and what follows costs users their work."""

@@ -32,6 +32,8 @@ MOST_PER_SECOND = 200
 """Events are for people: in a burst they must not take from the work that they tell of. So they come later, warnings
 before the rest; and what is more than can wait is dropped."""
 AT_ONCE = 100
+TICK_SECONDS = 0.1
+"""Events are written on the tick: what several components have to tell of the same job, they tell with one commit."""
 LONGEST_PAUSE_SECONDS = 10.0
 CLOSING_SECONDS = 2.0
 
@@ -94,6 +96,7 @@ class EventRecorder:
         try:
             while True:
                 await self._wake.wait()
+                await self._clock.sleep(TICK_SECONDS - self._clock.monotonic() % TICK_SECONDS)
                 self._wake.clear()
                 try:
                     written = await self._write_some()

@@ -6,8 +6,9 @@ from typing import Literal
 from muster.api import core, errors
 from muster.api.objects import Key, Object
 from muster.runtime.clock import VirtualClock
-from muster.runtime.recording import AT_ONCE, MOST_PENDING, MOST_PER_SECOND, EventRecorder
+from muster.runtime.recording import AT_ONCE, MOST_PENDING, MOST_PER_SECOND, TICK_SECONDS, EventRecorder
 from muster.store.embedded import EmbeddedStore
+from muster.store.journal import NoJournal, Row
 from muster.store.protocol import Create, Delete, Result, Selection, Store, Write, write_one
 from muster.testing.builders import a_node, a_pod
 from muster.testing.virtual import on_virtual_time
@@ -72,6 +73,34 @@ async def test_what_is_recorded_together_is_written_together(clock: VirtualClock
         await recorder.flush()
         assert store.batches == 1
         assert len(await events(inner)) == 50
+
+
+class CountingJournal(NoJournal):
+    def __init__(self) -> None:
+        self.commits = 0
+
+    def commit(self, rows: Sequence[Row], revision: int) -> None:
+        self.commits += 1
+
+
+@on_virtual_time
+async def test_what_components_tell_at_about_the_same_time_is_one_commit(clock: VirtualClock) -> None:
+    journal = CountingJournal()
+    async with EmbeddedStore(journal, clock=clock) as store, asyncio.TaskGroup() as group:
+        pod = await a_stored_pod(store)
+        recorders = [EventRecorder(store, clock, name) for name in ("scheduler", "quota", "jobs")]
+        tasks = [group.create_task(recorder.run(), name="recorder") for recorder in recorders]
+        await clock.sleep(10.01)
+        before = journal.commits
+        for recorder in recorders:
+            recorder.record(pod, "Normal", "Told", "something")
+            await clock.sleep(TICK_SECONDS / 10)
+        assert journal.commits == before
+        await clock.sleep(TICK_SECONDS)
+        assert journal.commits == before + 1
+        assert len(await events(store)) == 3
+        for task in tasks:
+            task.cancel()
 
 
 @on_virtual_time
@@ -140,7 +169,7 @@ async def test_a_burst_is_written_little_by_little_warnings_first_and_nothing_is
             recorder.record(pod, "Normal", "Many", str(number))
         recorder.record(pod, "Warning", "Bad", "look here")
         task = group.create_task(recorder.run(), name="recorder")
-        await clock.sleep(0.01)
+        await clock.sleep(1.5 * TICK_SECONDS)
         early = await events(store)
         assert len(early) == AT_ONCE
         assert "Bad" in {event.reason for event in early}
