@@ -48,7 +48,9 @@ Identify: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Identity | None]]
 """Who sent these headers, of those that only the records know."""
 KUBERNETES_VERSION = "v1.33.0"
 """The Kubernetes release whose API this is closest to: kubectl warns when it is far from its own."""
-_HEALTH = ("healthz", "livez", "readyz")
+_READINESS = ("readyz",)
+_HEALTH = ("healthz", "livez", *_READINESS)
+_TEXT = "text/plain; charset=utf-8"
 _CORE = frozenset({PREFIX, "version", *METRICS, *_HEALTH})
 _log = logging.getLogger(__name__)
 
@@ -265,8 +267,10 @@ class App:
     def _public(self, request: Request, parts: tuple[str, ...]) -> Response | None:
         if request.method not in ("GET", "HEAD"):
             return None
+        if parts[:1] == _READINESS and not self._is_complete.is_set():
+            return Response(503, b"still starting", _TEXT)
         if parts and parts[0] in _HEALTH:
-            return Response(200, b"ok", "text/plain; charset=utf-8")
+            return Response(200, b"ok", _TEXT)
         if parts == ("version",):
             return json_response(self._version.document())
         return None

@@ -76,5 +76,14 @@ async def test_health_and_version_are_for_everybody(app):
         assert (await stranger.request("GET", path)).status == 401, path
 
 
+async def test_a_server_that_is_still_starting_lives_but_is_not_ready(app):
+    stranger = AsgiClient(app)
+    app.expect_more()
+    assert (await stranger.request("GET", "/readyz")).status == 503
+    assert (await stranger.request("GET", "/healthz")).status == 200
+    app.mount()
+    assert (await stranger.request("GET", "/readyz")).status == 200
+
+
 async def test_the_prefix_may_stand_twice_as_old_and_new_kubectl_send_raw_paths_differently(client):
     assert (await client.request("GET", "/k8s/k8s/api/v1/namespaces/default")).status == 200
