@@ -21,7 +21,7 @@ from muster.placement.extending import Extending
 from muster.placement.framework import Action
 from muster.placement.group_plugins import GroupPluginFailed
 from muster.placement.in_tree import Shared, default_profile
-from muster.placement.preempting import Budgets, is_protected
+from muster.placement.preempting import Budgets, is_kept, is_protected
 from muster.placement.profiles import DEFAULT_SCHEDULER, Profile, name_of
 from muster.placement.queueing import BY_PRIORITY, SchedulingQueue, SortBy, Timing
 from muster.placement.queueing.entities import Place, Queued
@@ -191,7 +191,7 @@ class Engine:
     def _pod_assigned(self, old: Object | None, new: Object, view: core.Pod, now: float) -> None:
         node = view.spec.node_name or ""
         known, place = self.cluster.pods.get(new.uid, (None, ""))
-        self.scheduler.protected.tell_pod(new.uid, is_protected(view.metadata), known is not None)
+        self.scheduler.protected.tell_pod(new.uid, is_kept(view), known is not None)
         if known is not None and place == node and _was_just_bound(old, new):
             info = known
         else:
@@ -210,7 +210,7 @@ class Engine:
 
     def _pod_pending(self, old: Object | None, new: Object, view: core.Pod, now: float) -> None:
         info = self.cluster.shapes.info(view)
-        self.scheduler.protected.tell_pod(new.uid, is_protected(view.metadata), is_placed=False)
+        self.scheduler.protected.tell_pod(new.uid, is_kept(view), is_placed=False)
         self.groups.pending(info)
         if old is None:
             self.queue.add(info, now, self._arrival(info, now))

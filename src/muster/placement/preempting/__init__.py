@@ -11,7 +11,7 @@ from muster.placement.preempting.candidates import Candidate, ExtenderFailed, Pr
 from muster.placement.preempting.finding import NoPreemption, Preemption, find, ineligibility
 from muster.placement.preempting.gangs import GangPreemption, GangPreemptor, Ongoing, find_for_gang
 from muster.placement.preempting.options import Options
-from muster.placement.preempting.protecting import Protected, is_protected
+from muster.placement.preempting.protecting import Protected, is_kept, is_protected
 from muster.placement.preempting.quick import QuickSearch
 from muster.placement.preempting.victims import Rank, Victim
 
@@ -34,5 +34,6 @@ __all__ = [
     "find",
     "find_for_gang",
     "ineligibility",
+    "is_kept",
     "is_protected",
 ]

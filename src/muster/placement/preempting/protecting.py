@@ -1,17 +1,39 @@
-"""Pods that are not to be evicted for others, whatever their priority: Volcano's `volcano.sh/preemptable: "false"`."""
+"""Pods that are not to be evicted for others, whatever their priority: those that say so, in Volcano's words
+(`volcano.sh/preemptable: "false"`), and those that the cluster itself runs on."""
 
 from collections.abc import Iterator
+from typing import Final
 
+from muster.api import core
+from muster.api.scheduling.validation import SYSTEM_CLASSES
 from muster.api.volcano.preemptable import is_protected
 from muster.cluster.groups import GroupKey, PodGroups, group_key
 from muster.cluster.pods import PodInfo
 from muster.placement.preempting.victims import Victim
 
-__all__ = ["Protected", "is_protected"]
+__all__ = ["Protected", "is_kept", "is_protected"]
+
+_SYSTEM_NAMESPACE: Final = "kube-system"
+
+
+_SYSTEM_PRIORITY: Final = min(SYSTEM_CLASSES.values())
+
+
+def is_kept(pod: core.Pod) -> bool:
+    """Whether it is not to be evicted for others, for its own sake: its group may say so too."""
+    # Where the priority of a pod of the system says so already, only another such can evict it. Every node has some,
+    # and nodes with pods that are kept take longer to search.
+    if (pod.spec.priority or 0) < _SYSTEM_PRIORITY and _is_systems(pod):
+        return True
+    return is_protected(pod.metadata)
+
+
+def _is_systems(pod: core.Pod) -> bool:
+    return pod.metadata.namespace == _SYSTEM_NAMESPACE or pod.spec.priority_class_name in SYSTEM_CLASSES
 
 
 class Protected:
-    """Those that say so themselves, by uid, and groups that say so for all of their pods. Its owner tells it of all."""
+    """Those kept for their own sake, by uid, and groups that say so for all their pods. Its owner tells it of all."""
 
     def __init__(self) -> None:
         self._pods: set[str] = set()
