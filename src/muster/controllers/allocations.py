@@ -7,11 +7,12 @@ status is written first: it is refused where the allocation has changed meanwhil
 from collections.abc import Iterator, Sequence
 
 from muster.api import core, errors, muster, volcano
-from muster.api.meta import OwnerReference
 from muster.api.muster.names import QUEUE_PRIORITY
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
+from muster.controllers.belonging import owner_key, owner_of
 from muster.controllers.jobs.currency import Currency
+from muster.controllers.refusals import check
 from muster.jobs.allocations import Plan, Seen, make_pods, plan, urgency
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer
@@ -64,7 +65,7 @@ class _Keeper:
         """By allocation: pods as they were in the end, until its status says so."""
         self._allocations.on_event(self._allocation_changed)
         for informer in (self._pods, self._groups):
-            informer.index_by("owner", lambda part: [uid] if (uid := _owner(part).uid) else [])
+            informer.index_by("owner", lambda part: [uid] if (uid := owner_of(part, muster.ALLOCATION).uid) else [])
             informer.on_event(self._part_changed)
 
     async def run(self) -> None:
@@ -85,7 +86,7 @@ class _Keeper:
             return
         if event.change is Change.DELETED and part.kind is core.POD:
             self._gone.setdefault(key, {})[part.uid] = part
-        count = len(self._pods.by_index("owner", _owner(part).uid))
+        count = len(self._pods.by_index("owner", owner_of(part, muster.ALLOCATION).uid))
         self._reconciler.queue.add_after(key, GATHER_SECONDS + GATHER_SECONDS_PER_POD * count if count > 1 else 0.0)
 
     # What is done about it
@@ -102,17 +103,19 @@ class _Keeper:
         seen = self._seen(found)
         decided = plan(seen, self._clock.now())
         if decided.status is not None:
-            _check(await self._current.write(key, [_status(found, decided.status)]))
+            check(await self._current.write(key, [_status(found, decided.status)]))
         self._forget_gone(key, seen.gone)
         writes = [*_deletes(seen, decided), *_reranks(seen, decided), *_creates(found, seen, decided)]
         results = await self._current.write(key, writes)
         self._tell(found, writes, results)
-        _check(results)
+        check(results)
         return decided.again_after
 
     def _seen(self, found: Object) -> Seen:
         owned = self._pods.by_index("owner", found.uid)
-        gone = [pod for pod in self._gone.get(found.key, {}).values() if _owner(pod).uid == found.uid]
+        gone = [
+            pod for pod in self._gone.get(found.key, {}).values() if owner_of(pod, muster.ALLOCATION).uid == found.uid
+        ]
         group = next((g for g in self._groups.by_index("owner", found.uid) if g.key == found.key), None)
         return Seen(
             found.read(muster.Allocation),
@@ -165,33 +168,10 @@ def _deletes(seen: Seen, decided: Plan) -> Iterator[Write]:
         yield Delete(core.POD, Key(namespace, pod.metadata.name), uid=pod.metadata.uid, options=_OPTIONS)
 
 
-def _check(results: Sequence[Result]) -> None:
-    """Raises the first refusal that leaves something to be done, as one to try again: its events tell of it."""
-    for result in results:
-        if not isinstance(result, Refused) or isinstance(result.error, errors.NotFound):
-            continue
-        if result.error.retryable:
-            raise result.error
-        raise errors.Unavailable(f"refused: {result.error.message}") from result.error
-
-
 def _status(found: Object, status: Document) -> Patch:
     body, based_on = {"status": status}, Revision(found.revision)
     return Patch(muster.ALLOCATION, found.key, body, subresource="status", based_on=based_on, options=_OPTIONS)
 
 
-def _owner(part: Object) -> OwnerReference:
-    """The allocation that controls it; one without a uid where none does."""
-    for owner in part.meta.owner_references:
-        kind = muster.ALLOCATION
-        if owner.controller and (owner.api_version, owner.kind) == (kind.api_version, kind.name):
-            return owner
-    return _NOBODY
-
-
-_NOBODY = OwnerReference()
-
-
 def _allocation_of(part: Object) -> Key | None:
-    owner = _owner(part)
-    return Key(part.key.namespace, owner.name) if owner.uid else None
+    return owner_key(part, muster.ALLOCATION)

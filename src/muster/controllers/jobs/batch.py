@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from muster.api import batch, core, errors, selectors
 from muster.api.batch.names import TRACKING_FINALIZER
 from muster.api.errors import ApiError
-from muster.api.meta import OwnerReference
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
+from muster.controllers.belonging import owner_key, owner_of
 from muster.controllers.jobs.currency import Currency
+from muster.controllers.refusals import check
 from muster.jobs.batch import Plan, claims, is_tracked, make_pods, plan
 from muster.jobs.batch.making import owner_reference
 from muster.runtime.clock import Clock
@@ -67,7 +68,7 @@ class _Keeper:
         self._pods = Informer(store, Selection(core.POD), clock=clock)
         self._jobs.index_by("manual", _namespace_of_manual)
         self._pods.index_by("job", lambda pod: [str(key)] if (key := _job_of(pod)) else [])
-        self._pods.index_by("uid", lambda pod: [uid] if (uid := _owner(pod).uid) else [])
+        self._pods.index_by("uid", lambda pod: [uid] if (uid := owner_of(pod, batch.JOB).uid) else [])
         self._pods.index_by("lone", _namespace_of_lone)
         self._current = Currency(store, self._jobs, self._pods, _job_of)
         self._owners: dict[str, Key] = {}  # a pod that changes hands concerns the job that it leaves as well
@@ -145,7 +146,7 @@ class _Keeper:
         ]
         if decided.status is not None and isinstance(results[-1], Refused):
             await self._end(job, useless)
-            _check(results[-1:])
+            check(results[-1:])
             return None
         for told in decided.told:
             self._events.record(job, told.type, told.reason, told.message)
@@ -153,20 +154,20 @@ class _Keeper:
         if decided.is_expired:
             # In the foreground: its pods go first, so that nothing of it is left when it is gone.
             expired = Delete(batch.JOB, job.key, "Foreground", uid=job.uid, based_on=Revision(job.revision))
-            _check(await self._write(job.key, [expired]))
-        _check(results)
+            check(await self._write(job.key, [expired]))
+        check(results)
         return decided.again_after
 
     async def _end(self, job: Object, writes: Sequence[Write]) -> None:
         results = await self._write(job.key, writes)
         self._tell(job, writes, results)
-        _check(results)
+        check(results)
 
     async def _release_orphans(self, key: Key, job: Object | None) -> None:
         """Pods whose job is gone count nowhere any more: nothing must hold them."""
         uid = job.uid if job is not None else ""
         named = self._pods.by_index("job", str(key))
-        held = [pod for pod in named if _owner(pod).uid != uid and is_tracked(pod.meta)]
+        held = [pod for pod in named if owner_of(pod, batch.JOB).uid != uid and is_tracked(pod.meta)]
         if not held:
             return
         try:
@@ -174,8 +175,8 @@ class _Keeper:
             uid = (await self._store.get(batch.JOB, key)).uid
         except errors.NotFound:
             uid = ""
-        orphans = [pod.read(core.Pod) for pod in held if _owner(pod).uid != uid]
-        _check(await self._write(key, [_release(pod) for pod in orphans]))
+        orphans = [pod.read(core.Pod) for pod in held if owner_of(pod, batch.JOB).uid != uid]
+        check(await self._write(key, [_release(pod) for pod in orphans]))
 
     async def _write(self, key: Key, writes: Sequence[Write]) -> Sequence[Result]:
         return await self._current.write(key, writes)
@@ -203,30 +204,8 @@ class _Keeper:
             self._events.record(job, "Warning", "FailedCreate", f"Error creating: {error.message}")
 
 
-def _check(results: Sequence[Result]) -> None:
-    """Raises the first refusal that leaves something to be done, as one to try again: the job's events tell of it."""
-    for result in results:
-        if not isinstance(result, Refused) or isinstance(result.error, errors.NotFound):
-            continue
-        if result.error.retryable:
-            raise result.error
-        raise errors.Unavailable(f"refused: {result.error.message}") from result.error
-
-
-def _owner(pod: Object) -> OwnerReference:
-    """The job that controls the pod; one without a uid where none does."""
-    for owner in pod.meta.owner_references:
-        if owner.controller and owner.kind == batch.JOB.name and owner.api_version == batch.JOB.api_version:
-            return owner
-    return _NOBODY
-
-
-_NOBODY = OwnerReference()
-
-
 def _job_of(pod: Object) -> Key | None:
-    owner = _owner(pod)
-    return Key(pod.key.namespace, owner.name) if owner.uid else None
+    return owner_key(pod, batch.JOB)
 
 
 def _namespace_of_lone(pod: Object) -> list[str]:

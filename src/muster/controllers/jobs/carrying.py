@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 from muster.api import core, errors, volcano
-from muster.api.errors import ApiError
 from muster.api.kueue.names import ADMITTED_REPLICAS_ANNOTATION
 from muster.api.meta import ObjectMeta
 from muster.api.objects import Key, Object
@@ -11,6 +10,7 @@ from muster.api.raw import Document
 from muster.api.volcano.waiting import CLAIM_MISSING, PLUGIN_ERROR
 from muster.controllers.jobs.currency import Currency
 from muster.controllers.jobs.ssh_keys import MakeKey
+from muster.controllers.refusals import check
 from muster.jobs.volcano import Plan, Seen, Told, make_pods, names
 from muster.jobs.volcano.members import Member
 from muster.jobs.volcano.plugins import KeyPair, Loaded, Made, Plugin
@@ -56,16 +56,16 @@ class Carrier:
             self._tell(job, told)
         status = [_status(job, decided.status)] if decided.status is not None else []
         if decided.is_status_first:
-            _check(await self._current.write(job.key, status))
+            check(await self._current.write(job.key, status))
             await self._end(job, seen, loaded, decided)
         else:
             await self._begin(job, seen, loaded, decided)
             await self._make(job, seen, loaded, decided)
-            _check(await self._current.write(job.key, status))
+            check(await self._current.write(job.key, status))
         if decided.is_expired:
             # In the foreground: its pods go first, so that nothing of it is left when it is gone.
             expired = Delete(volcano.JOB, job.key, "Foreground", uid=job.uid, options=OPTIONS)
-            _check(await self._current.write(job.key, [expired]))
+            check(await self._current.write(job.key, [expired]))
 
     def _tell(self, job: Object, told: Told) -> None:
         """A warning that stands is not repeated with every look."""
@@ -97,7 +97,7 @@ class Carrier:
         for write, result in zip(writes, results, strict=True):
             if isinstance(result, Refused) and not isinstance(result.error, errors.AlreadyExists | errors.NotFound):
                 self._events.record(job, "Warning", _PROBLEMS.get(write.kind, PLUGIN_ERROR), result.error.message)
-        _check(results, allowed=(errors.AlreadyExists,))
+        check(results, allowed=(errors.AlreadyExists,))
         self._published[job.uid] = _edition(job)
 
     async def _make(self, job: Object, seen: Seen, loaded: Loaded, decided: Plan) -> None:
@@ -107,7 +107,7 @@ class Carrier:
             pods = make_pods(seen.job, document, wanted, loaded.plugins, is_forwarded=seen.is_forwarded)
             results = await self._current.write(job.key, [Create(core.POD, pod, OPTIONS) for pod in pods])
             self._report(job, results, "FailedCreatePods", "creating")
-            _check(results)
+            check(results)
         await self._delete(job, decided)
 
     # Pods that end, and what was around them
@@ -117,7 +117,7 @@ class Carrier:
             meta = seen.group.metadata
             # Before the pods: whoever is interrupted here must not make new ones under the old admission.
             gone = Delete(volcano.POD_GROUP, _key(meta), uid=meta.uid, options=OPTIONS)
-            _check(await self._current.write(job.key, [gone]))
+            check(await self._current.write(job.key, [gone]))
         await self._delete(job, decided)
         for plugin in loaded.plugins:
             if plugin.name in decided.plugins_ended:
@@ -125,12 +125,12 @@ class Carrier:
                     await self._remove(job, made)
         if decided.status_after is not None:
             self._published.pop(job.uid, None)
-            _check(await self._current.write(job.key, [_status(job, decided.status_after, is_based=False)]))
+            check(await self._current.write(job.key, [_status(job, decided.status_after, is_based=False)]))
 
     async def _delete(self, job: Object, decided: Plan) -> None:
         results = await self._current.write(job.key, list(_deleting(decided.ended, is_marked=decided.is_marked)))
         self._report(job, results, "FailedDeletePods", "deleting")
-        _check(results)
+        check(results)
 
     async def _remove(self, job: Object, made: Made) -> None:
         """Not what somebody else has put there under the same name."""
@@ -140,7 +140,7 @@ class Carrier:
         except errors.NotFound:
             return
         if any(owner.uid == job.uid for owner in found.meta.owner_references):
-            _check(await self._store.write([Delete(made.kind, key, uid=found.uid, options=OPTIONS)]))
+            check(await self._store.write([Delete(made.kind, key, uid=found.uid, options=OPTIONS)]))
 
     def _report(self, job: Object, results: Sequence[Result], reason: str, doing: str) -> None:
         refused = [
@@ -177,16 +177,6 @@ def _deleting(ended: Sequence[Member], *, is_marked: bool) -> Iterator[Write]:
             body: Document = {"metadata": {"uid": meta.uid, "annotations": {names.OUT_OF_SYNC: "true"}}}
             yield Patch(core.POD, _key(meta), body, options=OPTIONS)
         yield Delete(core.POD, _key(meta), uid=meta.uid, options=OPTIONS)
-
-
-def _check(results: Sequence[Result], allowed: tuple[type[ApiError], ...] = ()) -> None:
-    """Raises the first refusal that leaves something to be done, as one to try again: the job's events tell of it."""
-    for result in results:
-        if not isinstance(result, Refused) or isinstance(result.error, (errors.NotFound, *allowed)):
-            continue
-        if result.error.retryable:
-            raise result.error
-        raise errors.Unavailable(f"refused: {result.error.message}") from result.error
 
 
 def _status(job: Object, status: Document, *, is_based: bool = True) -> Patch:

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from muster.api import core, errors, kubeflow, volcano
 from muster.api.errors import ApiError
-from muster.api.meta import OwnerReference
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
+from muster.controllers.belonging import owner_key, owner_of
 from muster.controllers.jobs.currency import Currency
+from muster.controllers.refusals import check
 from muster.jobs.pytorch import Plan, Seen, make_members, make_pods, names, plan
 from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer
@@ -67,7 +68,7 @@ class _Keeper:
         """By job: whose members, and which, its ConfigMap shows."""
         self._jobs.on_event(self._job_changed)
         for informer in self._parts:
-            informer.index_by("owner", lambda part: [uid] if (uid := _owner(part).uid) else [])
+            informer.index_by("owner", lambda part: [uid] if (uid := owner_of(part, kubeflow.PYTORCH_JOB).uid) else [])
             informer.on_event(self._part_changed)
 
     async def run(self) -> None:
@@ -84,7 +85,9 @@ class _Keeper:
         assert part is not None
         key = _job_of(part)
         if key is not None:
-            delay = GATHER_SECONDS + GATHER_SECONDS_PER_POD * len(self._pods.by_index("owner", _owner(part).uid))
+            delay = GATHER_SECONDS + GATHER_SECONDS_PER_POD * len(
+                self._pods.by_index("owner", owner_of(part, kubeflow.PYTORCH_JOB).uid)
+            )
             self._reconciler.queue.add_after(key, delay)
 
     # What is done about it
@@ -108,11 +111,11 @@ class _Keeper:
         )
         decided = plan(seen, self._clock.now())
         if decided.status is not None:
-            _check(await self._current.write(key, [_status(job, decided.status)]))
+            check(await self._current.write(key, [_status(job, decided.status)]))
         for told in decided.told:
             self._events.record(job, told.type, told.reason, told.message)
         if decided.restarts is not None:
-            _check(await self._current.write(key, [_restarts(job, decided.restarts)]))
+            check(await self._current.write(key, [_restarts(job, decided.restarts)]))
         await self._list_members(job, seen, is_running=bool(decided.created or pods))
         writes = [
             *_deletes(seen, decided, {found.key.name: found.uid for found in services}),
@@ -120,11 +123,11 @@ class _Keeper:
         ]
         results = await self._current.write(key, writes)
         self._tell(job, writes, results)
-        _check(results)
+        check(results)
         if decided.is_expired:
             # In the foreground: its pods go first, so that nothing of it is left when it is gone.
             expired = Delete(kubeflow.PYTORCH_JOB, key, "Foreground", uid=job.uid, options=_OPTIONS)
-            _check(await self._current.write(key, [expired]))
+            check(await self._current.write(key, [expired]))
         return decided.again_after
 
     async def _list_members(self, job: Object, seen: Seen, *, is_running: bool) -> None:
@@ -138,7 +141,7 @@ class _Keeper:
             # Its owner as well: what a job of the same name left must not go with that one.
             body = {"metadata": {"ownerReferences": wanted["metadata"]["ownerReferences"]}, "data": wanted["data"]}
             result = (await self._current.write(job.key, [Patch(core.CONFIG_MAP, key, body, options=_OPTIONS)]))[0]
-        _check([result])
+        check([result])
         self._listed[job.key] = (job.uid, wanted["data"])
 
     def _tell(self, job: Object, writes: Sequence[Write], results: Sequence[Result]) -> None:
@@ -183,16 +186,6 @@ def _deletes(seen: Seen, decided: Plan, services: dict[str, str]) -> Iterator[Wr
         yield Delete(core.SERVICE, Key(namespace, name), uid=services[name], options=_OPTIONS)
 
 
-def _check(results: Sequence[Result]) -> None:
-    """Raises the first refusal that leaves something to be done, as one to try again: the job's events tell of it."""
-    for result in results:
-        if not isinstance(result, Refused) or isinstance(result.error, errors.NotFound):
-            continue
-        if result.error.retryable:
-            raise result.error
-        raise errors.Unavailable(f"refused: {result.error.message}") from result.error
-
-
 def _status(job: Object, status: Document) -> Patch:
     body, based_on = {"status": status}, Revision(job.revision)
     return Patch(kubeflow.PYTORCH_JOB, job.key, body, subresource="status", based_on=based_on, options=_OPTIONS)
@@ -204,18 +197,5 @@ def _restarts(job: Object, count: int) -> Patch:
     return Patch(kubeflow.PYTORCH_JOB, job.key, body, options=_OPTIONS)
 
 
-def _owner(part: Object) -> OwnerReference:
-    """The job that controls it; one without a uid where none does."""
-    for owner in part.meta.owner_references:
-        kind = kubeflow.PYTORCH_JOB
-        if owner.controller and (owner.api_version, owner.kind) == (kind.api_version, kind.name):
-            return owner
-    return _NOBODY
-
-
-_NOBODY = OwnerReference()
-
-
 def _job_of(part: Object) -> Key | None:
-    owner = _owner(part)
-    return Key(part.key.namespace, owner.name) if owner.uid else None
+    return owner_key(part, kubeflow.PYTORCH_JOB)

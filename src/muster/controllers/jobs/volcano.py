@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Iterable
 
 from muster.api import core, scheduling, volcano
-from muster.api.meta import OwnerReference
 from muster.api.objects import Key, Object
 from muster.api.volcano.defaults import DEFAULT_QUEUE
 from muster.api.volcano.waiting import CLAIM_MISSING, CLASS_MISSING, PLUGIN_ERROR
+from muster.controllers.belonging import owner_of
 from muster.controllers.jobs.carrying import OPTIONS, Carrier
 from muster.controllers.jobs.commands import Commands
 from muster.controllers.jobs.currency import Currency
@@ -109,7 +109,7 @@ class _Keeper:
         """Only of pods that were not ours to delete, and of jobs that may mind."""
         member = members.read(pod.read(core.Pod))
         job = self._jobs.get(key)
-        if job is None or member.is_out_of_sync or _owner(pod).uid != job.uid:
+        if job is None or member.is_out_of_sync or owner_of(pod, volcano.JOB).uid != job.uid:
             return
         evicted = noticing.of_pod(Happening.POD_EVICTED, member, self._clock.now())
         self._requests.setdefault(key, deque()).append(evicted)
@@ -169,7 +169,7 @@ class _Keeper:
 
     def _look(self, job: Object) -> tuple[Seen, Loaded]:
         view = job.read(volcano.Job)
-        pods = [pod for pod in self._pods.by_index("job", str(job.key)) if _owner(pod).uid == job.uid]
+        pods = [pod for pod in self._pods.by_index("job", str(job.key)) if owner_of(pod, volcano.JOB).uid == job.uid]
         loaded, obstacle = _loaded(view)
         queue = self._queues.get(Key("", view.spec.queue or DEFAULT_QUEUE))
         seen = Seen(
@@ -221,17 +221,6 @@ def _forwarded(job: Object) -> Patch:
     return Patch(volcano.JOB, job.key, body, options=OPTIONS)
 
 
-def _owner(pod: Object) -> OwnerReference:
-    """The job that controls the pod; one without a uid where none does."""
-    for owner in pod.meta.owner_references:
-        if owner.controller and (owner.api_version, owner.kind) == (volcano.JOB.api_version, volcano.JOB.name):
-            return owner
-    return _NOBODY
-
-
-_NOBODY = OwnerReference()
-
-
 def _job_of(pod: Object) -> Key | None:
-    owner = _owner(pod)
+    owner = owner_of(pod, volcano.JOB)
     return Key(pod.key.namespace, owner.name) if owner.uid and members.job_of(pod.meta) else None
