@@ -1,6 +1,6 @@
 """What of Volcano's suites is not about placement here, decided by a case's fields, and why."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from muster.api import quantity
@@ -40,6 +40,50 @@ IN_VAIN = (
 UNCOMPARED = "the Go test compares nothing: it returns before it looks at what is expected"
 MOST_DOMAINS = "bounds how many domains an action tries; Muster tries all that could hold the gang"
 PLUGIN = "a plugin that exists only in Volcano's test"
+
+_ACTIONS = ("enqueue", "allocate", "backfill", "preempt", "reclaim")
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "binpack": ("binpack.",),
+    "capacity": ("ancestorReclaimLevel", "capacity."),
+    "conformance": (),
+    "drf": (),
+    "gang": (),
+    "network-topology-aware": ("weight", "hypernode.binpack."),
+    "nodegroup": ("strict", "enablePreferredOrder"),
+    "nodeorder": (
+        "leastrequested.weight",
+        "mostrequested.weight",
+        "nodeaffinity.weight",
+        "podaffinity.weight",
+        "balancedresource.weight",
+        "tainttoleration.weight",
+        "imagelocality.weight",
+        "podtopologyspread.weight",
+    ),
+    "overcommit": ("overcommit-factor",),
+    "pdb": (),
+    "predicates": ("predicate.",),
+    "priority": (),
+    "proportion": (),
+    "resource-strategy-fit": ("resourceStrategyFitWeight", "resources", "sra"),
+    "sla": ("sla-waiting-time",),  # lets in those who have waited long: nobody has, in a session that starts anew
+}
+"""Plugins that sessions are run with, and what their arguments begin with."""
+
+
+def unheard_of(case: Case) -> str | None:
+    """An action, a plugin, or an argument of one, that a session has and nobody here knows."""
+    for action in case["actions"]:
+        if action not in _ACTIONS:
+            return f"action {action}"
+    for plugin in plugins(case):
+        name = plugin["name"]
+        if name not in _ARGUMENTS and name not in (case.get("customPlugins") or {}):
+            return f"plugin {name}"
+        unknown = [key for key in plugin.get("arguments") or {} if not key.startswith(_ARGUMENTS.get(name, ("",)))]
+        if unknown:
+            return f"argument {unknown[0]} of plugin {name}"
+    return None
 
 
 def of_session(case: Case) -> str | None:

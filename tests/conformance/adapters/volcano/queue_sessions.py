@@ -56,6 +56,9 @@ def _bound(pod: Document, binds: dict[str, str]) -> Document:
 def run(case: Case) -> Outcome:
     if case["kind"] != "session" or not case.get("checks"):
         return NotApplicable(limits.INTERNAL)
+    unknown = limits.unheard_of(case)
+    if unknown:
+        return Failed(f"the adapter knows no {unknown}")
     missing = limits.of_queue_session(case)
     if missing:
         return NotApplicable(missing)

@@ -76,6 +76,9 @@ class Session:
 def run(case: Case) -> Outcome:
     if case["kind"] != "session" or not case.get("checks"):
         return NotApplicable(limits.INTERNAL)
+    unknown = limits.unheard_of(case)
+    if unknown:
+        return Failed(f"the adapter knows no {unknown}")
     missing = limits.of_session(case)
     if missing:
         return NotApplicable(missing)
