@@ -8,7 +8,7 @@ SUITE  ?= all
 # Tests start hundreds of processes: what they run is compiled once, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up demo test test-e2e test-simulation compare-simulation soak test-postgres kubectl test-kubectl helm kubernetes test-kubernetes test-torch test-det check format bench docs conformance clean
+.PHONY: up demo test test-e2e test-simulation compare-simulation soak test-postgres kubectl test-kubectl helm kubernetes test-kubernetes test-torch test-torch-kubernetes test-det check format bench docs conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -75,9 +75,16 @@ helm:                   ## build Helm into build/bin, to check the chart with; p
 kubernetes: $(STAMP)    ## build the control plane of test-kubernetes, into the user's cache; needs Go
 	nice $(BIN)/python tools/kubernetes.py --build
 
+# The same tests as on a platform of our own, each file on a control plane for itself: another store below them.
+ON_CLUSTER := $(addprefix tests/e2e/test_,batch_job_run.py cli_batch.py cli_jobs.py cli_objects.py cli_quota.py \
+  cli_terminal.py quota_queues.py vcctl_requests.py volcano_job_run.py volume_mounts.py \
+  cli_decisions.py::test_the_log_of_a_real_platform_replays \
+  cli_scheduler_config.py::test_a_plugin_of_another_distribution_is_used)
+
 test-kubernetes: $(STAMP) ## on a real cluster: that of KUBECONFIG, else a control plane that it builds and starts by itself
 	@tools/install-containerd
 	$(if $(KUBECONFIG),,$(BIN)/python tools/kubernetes.py --) $(BIN)/python -m pytest tests/kubernetes
+	MUSTER_E2E_ON=kubernetes $(BIN)/python -m pytest -n 2 --dist loadfile $(ON_CLUSTER)
 
 # An interpreter that has PyTorch; Debian's package belongs to the system's own.
 TORCH_PYTHON ?= /usr/bin/python3
@@ -86,6 +93,9 @@ test-torch: $(STAMP)    ## distributed training with a real PyTorch; as root it 
 	@$(TORCH_PYTHON) -c 'import torch' 2>/dev/null || tools/install-torch
 	TORCH_PYTHON="$(TORCH_PYTHON)" $(BIN)/python -m pytest -n 2 --dist loadfile tests/e2e/test_torch_ddp.py \
 	  tests/e2e/test_torch_elastic.py
+
+test-torch-kubernetes: export MUSTER_E2E_ON = kubernetes
+test-torch-kubernetes: test-torch ## the same on control planes that it starts by itself
 
 # Determined's own client, and what its tasks run. Pinned, and never in the environment that is tested; PyTorch comes from
 # the interpreter that the environment is made with.
