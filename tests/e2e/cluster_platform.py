@@ -84,15 +84,15 @@ class _Machines:
     def started(self, options: _Options) -> Client:
         """With whom to ask, once all are up."""
         nodes = [f"node-{index}" for index in range(options.nodes)]
+        for name in nodes:
+            own = ["--name", name, "--host", "127.0.0.1", "--data", str(self.data / name)]
+            self._start(name, "agent", *own, *options.of_nodes)
         client = self._client()
         _define(client)
         client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.NAMESPACE}})
         port = _free_port()
         webhooks = ["--webhook-port", str(port), "--webhook-url", f"https://127.0.0.1:{port}"]
         self._start("controller", "controller", "--metrics-port", "0", *webhooks, *options.of_controller)
-        for name in nodes:
-            own = ["--name", name, "--host", "127.0.0.1", "--data", str(self.data / name)]
-            self._start(name, "agent", *own, *options.of_nodes)
         self._until(lambda: _is_asked_at(client, port) and _are_fit(client, nodes))
         client.close()
         knowing = self._client()  # of our kinds
