@@ -66,7 +66,7 @@ class SchedulingController:
         await _Run(self._store, self._clock, engine, self._uses_threads, self._connect).run()
 
     def decisions(self) -> Iterator[bytes]:
-        """The log of this run's decisions, a line each, for `muster replay`."""
+        """The log of this run's decisions, a line each, for `muster decisions`."""
         return iter(()) if self._logbook is None else self._logbook.lines()
 
 
