@@ -1,4 +1,5 @@
-"""What a pod takes of its node while its resources are being changed in place.
+"""What a pod takes of its node where its status says more than its specification: while its resources are being changed
+in place, and where claims take of the node too.
 
 Until the node has done what the specification asks, both what it has granted and what is in force still count: the
 largest of the three, for each resource. A change that the node called infeasible does not count at all.
@@ -8,9 +9,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from muster.api import core, quantity
-from muster.api.core.requests import Amounts, amounts, is_pod_level, requests_of
+from muster.api.core.requests import Amounts, amounts, combine, is_pod_level, requests_of
 from muster.api.scalars import ResourceList
 from muster.cluster.amounts import container_total, in_units, nonzero_of, pod_level_requests, with_overhead
+from muster.cluster.claimed import claimed_by
 from muster.cluster.columns import PODS
 
 RESIZE_PENDING = "PodResizePending"
@@ -46,6 +48,8 @@ def _reports_otherwise(pod: core.Pod) -> bool:
     # Kubelets report what they granted for every running pod: nearly always the very words of the specification.
     status = pod.status
     if status.allocated_resources is not None or status.resources is not None or _pending(pod) == INFEASIBLE:
+        return True
+    if status.node_allocatable_resource_claim_statuses:
         return True
     reported = {found.name: found for found in (*status.container_statuses, *status.init_container_statuses)}
     if not reported:
@@ -91,7 +95,7 @@ def _total(pod: core.Pod, unsaid: Amounts) -> dict[str, int]:
     if not is_infeasible:
         total = _largest(total, container_total(spec, asked, unsaid))
     total |= _pod_level(pod, whole, is_infeasible)
-    return in_units(with_overhead(total, spec))
+    return in_units(combine((with_overhead(total, spec), *claimed_by(pod)), ()))
 
 
 def _pod_level(pod: core.Pod, whole: ResourceList | None, is_infeasible: bool) -> Amounts:

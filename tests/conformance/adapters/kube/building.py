@@ -29,6 +29,18 @@ def view(document: dict[str, Any], kind: type[Resource] = core.Pod) -> Any:
     return msgspec.convert(without_nulls(document), kind)
 
 
+def as_served(document: dict[str, Any], case: Case) -> dict[str, Any]:
+    """A server without the gate knows no field in which claims say what they take of a node."""
+    status = document.get("status") or {}
+    if "nodeAllocatableResourceClaimStatuses" not in status or knows_claimed(case):
+        return document
+    return {**document, "status": {**status, "nodeAllocatableResourceClaimStatuses": None}}
+
+
+def knows_claimed(case: Case) -> bool:
+    return bool((case.get("featureGates") or {}).get("DRANodeAllocatableResources"))
+
+
 def without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
@@ -43,7 +55,7 @@ def cluster_of(case: Case) -> ClusterState:
     state = ClusterState.of(nodes)
     first = bool((case.get("knobs") or {}).get("existingPodsOnFirstNode"))
     for number, document in enumerate(case.get("existingPods") or ()):
-        assign(state, document, nodes[0].metadata.name if first else None, number)
+        assign(state, as_served(document, case), nodes[0].metadata.name if first else None, number)
     for found in case.get("objects") or ():
         if found.get("kind") == "Namespace":
             state.namespaces[found["metadata"]["name"]] = found["metadata"].get("labels") or {}

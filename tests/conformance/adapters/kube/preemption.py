@@ -40,7 +40,6 @@ from tests.conformance.adapters.kube.gangs import GROUP_KINDS, group_of
 from tests.conformance.adapters.kube.preemption_scenes import AgreesTo, Made, Scene, exactly, plugins_of
 from tests.conformance.cases import Adapters, Case, Failed, NotApplicable, Outcome, Passed, compare
 
-DRA = "Dynamic resource allocation is not modelled: what pods take of a node is what their resources say"
 SNAPSHOT = (
     "Injects failures of the shared snapshot's bookkeeping (starting, ending, cache keys of pods without UID); moves "
     "in thought here are changes of one owner's memory, in which pods without UID go by their name: they cannot fail so"
@@ -102,8 +101,6 @@ def preempt(case: Case) -> Outcome:
 
 def dry_runs(case: Case) -> Outcome:
     knobs = case["knobs"]
-    if case["featureGates"].get("DRANodeAllocatableResources"):
-        return NotApplicable(DRA)
     fake = Made(lambda _pod, node, _cluster: node in knobs["rawNodeNames"], Code(knobs["fakeFilterReturnCode"]))
     more: list[Plugin] = [] if knobs["fakeFilterReturnCode"] == "Success" else [fake]
     names = sorted(node["metadata"]["name"] for node in case["nodes"])

@@ -24,7 +24,7 @@ from muster.placement.plugins.taint_toleration import TaintToleration
 from muster.placement.plugins.topology_spread import PodTopologySpread
 from muster.placement.preempting import Budgets, Candidate, ExtenderFailed, Options
 from muster.placement.profiles import Profile
-from tests.conformance.adapters.kube.building import view
+from tests.conformance.adapters.kube.building import as_served, view
 from tests.conformance.adapters.kube.gangs import GROUP_KINDS, annotated, group_of
 from tests.conformance.adapters.kube.resources import gates_of
 from tests.conformance.cases import Case
@@ -68,7 +68,8 @@ class Scene:
 
     def info(self, document: dict[str, Any], number: int = 0) -> PodInfo:
         """With the start time to the nanosecond, which decides in some cases; ours are real times, kept as floats."""
-        pod = self.cluster.shapes.info(view(annotated(document) if self.knows_groups else document))
+        served = as_served(document, self.case)
+        pod = self.cluster.shapes.info(view(annotated(served) if self.knows_groups else served))
         uid = pod.uid if document["metadata"].get("uid") else f"{pod.uid}#{number}"
         return replace(pod, uid=uid, started=exactly((document.get("status") or {}).get("startTime")))
 

@@ -16,7 +16,7 @@ from muster.placement.plugins.resource_args import (
     ShapePoint,
 )
 from muster.placement.plugins.resources_fit import NodeResourcesFit, ResourceGates
-from tests.conformance.adapters.kube.building import cluster_of, run_filter, run_score, subject, view
+from tests.conformance.adapters.kube.building import cluster_of, knows_claimed, run_filter, run_score, subject, view
 from tests.conformance.cases import Adapters, Case, Failed, NotApplicable, Outcome, Passed, compare
 
 DRA = NotApplicable(
@@ -33,8 +33,6 @@ _DRA_KINDS = {"DeviceClass", "ResourceSlice", "ResourceClaim"}
 def not_applicable(case: Case) -> NotApplicable | None:
     gates, knobs = case.get("featureGates") or {}, case.get("knobs") or {}
     if "DeviceClass" in str(knobs.get("handler")):
-        return DRA
-    if gates.get("DRANodeAllocatableResources") and "nodeAllocatableResourceClaimStatuses" in case["pod"]["status"]:
         return DRA
     # With the gate but without such objects, all is as without it, but for the events.
     kinds = {found.get("kind") for found in case.get("objects") or ()}
@@ -239,7 +237,9 @@ def have_increased(case: Case) -> Outcome:
 
 def compute_request(case: Case) -> Outcome:
     plugin, cluster = NodeResourcesFit(gates=gates_of(case)), cluster_of(case)
-    found = plugin.requests(subject(case, cluster))
+    pod = subject(case, cluster)
+    # What claims take is known of pods that have a node: it counts there, and no scheduler of ours allocates any.
+    found = pod.needs if knows_claimed(case) else plugin.requests(pod)
     named = {
         "milliCPU": found.get("cpu", 0),
         "memory": found.get("memory", 0),
