@@ -11,7 +11,7 @@ from muster.api.objects import Key, view_of
 from muster.cluster.pods import PodInfo
 from muster.cluster.queues import NODE_GROUP
 from muster.cluster.state import ClusterState
-from muster.placement.framework import Code
+from muster.placement.framework import Code, Hint
 from muster.placement.plugins.node_groups import NodeGroups, NodeGroupsArgs
 
 GROUP = Key("ns", "g")
@@ -134,6 +134,20 @@ def test_what_changes_nothing_is_not_news() -> None:
     cluster = a_cluster(a_queue("q", nodeGroupAffinity={"required": ["a"]}))
     assert not cluster.queues.set_queue(a_queue("q", nodeGroupAffinity={"required": ["a"]}))
     assert cluster.queues.set_queue(a_queue("q", nodeGroupAffinity={"required": ["b"]}))
+
+
+@pytest.mark.parametrize(
+    ("name", "queue", "expected"),
+    [("g", "q", Hint.SKIP), ("g", "another", Hint.QUEUE), ("h", "another", Hint.SKIP)],
+    ids=["a report", "another queue", "another group"],
+)
+def test_a_group_that_changes_its_queue_wakes_its_pods(name: str, queue: str, expected: Hint) -> None:
+    cluster = a_cluster()
+    old, new = (
+        view_of(volcano.POD_GROUP, {"metadata": {"name": name, "namespace": "ns"}, "spec": {"queue": said}})
+        for said in ("q", queue)
+    )
+    assert NodeGroups().after_group_update(member(cluster), old, new, cluster) is expected
 
 
 def test_options() -> None:

@@ -11,8 +11,9 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from muster.api import fields, raw
+from muster.api import fields, raw, volcano
 from muster.api.errors import FieldError
+from muster.api.meta import Resource
 from muster.cluster.columns import ABSENT, NodeMask
 from muster.cluster.pods import PodInfo
 from muster.cluster.queues import NODE_GROUP, NodeGroupRules
@@ -21,6 +22,7 @@ from muster.placement.framework import (
     SKIP,
     Action,
     Filter,
+    Hint,
     NodeScores,
     Normalize,
     PreFilter,
@@ -32,6 +34,7 @@ from muster.placement.framework import (
     Wake,
     Wakes,
 )
+from muster.placement.plugins.resource_hints import expect
 from muster.placement.plugins.scores import default_normalize_score
 
 REASON = "node(s) are not in a node group of the pod's queue"
@@ -121,8 +124,17 @@ class NodeGroups:
         return (
             Wake("Node", frozenset({Action.ADD, Action.UPDATE_NODE_LABEL})),
             Wake("Queue", frozenset({Action.ADD, Action.UPDATE, Action.DELETE})),
-            Wake("PodGroup", frozenset({Action.UPDATE})),
+            Wake("PodGroup", frozenset({Action.UPDATE}), self.after_group_update, reads_labels=False),
         )
+
+    def after_group_update(
+        self, pod: PodInfo, old: Resource | None, new: Resource | None, cluster: ClusterState
+    ) -> Hint:
+        """Groups are written whenever one of their pods starts or ends: only another queue is of interest."""
+        before, after = expect(volcano.PodGroup, old), expect(volcano.PodGroup, new)
+        if before is None or after is None or pod.group != (after.metadata.namespace, after.metadata.name):
+            return Hint.SKIP
+        return Hint.QUEUE if before.spec.queue != after.spec.queue else Hint.SKIP
 
 
 def _in_any(cluster: ClusterState, groups: Iterable[str]) -> NodeMask:
