@@ -2,11 +2,11 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.placement.plugin_views import node, pod
+from tests.unit.placement.plugin_views import node, pod, pod_view
 from tests.unit.placement.resource_worlds import World, asking, worlds
 
 from muster.cluster.state import ClusterState
-from muster.placement.framework import Code
+from muster.placement.framework import Code, Hint
 from muster.placement.plugins.proportional_reserve import Companions, ProportionalReserve, ProportionalReserveArgs
 
 GPUS = ProportionalReserve(ProportionalReserveArgs((Companions("nvidia.com/gpu", 4000, 0),)))
@@ -51,6 +51,14 @@ def test_one_node_is_judged_as_all_are(world: World, cpu: int, memory: int) -> N
     for slot in world.slots:
         is_rejected = any(rejection.nodes[slot] for rejection in rejections)
         assert plugin.fits_at(world.pod, world.cluster, None, slot) is not is_rejected
+
+
+def test_a_pod_that_takes_a_device_leaves_more_for_others() -> None:
+    cluster = a_node()
+    waiting = pod(cluster, "waiting", **asking({"cpu": 1}))
+    for requests, expected in (({"nvidia.com/gpu": 1}, Hint.QUEUE), ({"cpu": 1}, Hint.SKIP)):
+        other = pod_view("other", **asking(requests))
+        assert GPUS.after_pod_added(waiting, None, other, cluster) is expected
 
 
 def test_options() -> None:

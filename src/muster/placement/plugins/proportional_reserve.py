@@ -7,8 +7,9 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from muster.api import fields, quantity, raw
+from muster.api import core, fields, quantity, raw
 from muster.api.errors import FieldError
+from muster.api.meta import Resource
 from muster.cluster.columns import Amounts
 from muster.cluster.pods import PodInfo
 from muster.cluster.state import ClusterState
@@ -17,6 +18,7 @@ from muster.placement.framework import (
     Action,
     AtOneNode,
     Filter,
+    Hint,
     PreFilter,
     Prepared,
     Reads,
@@ -25,6 +27,7 @@ from muster.placement.framework import (
     Wakes,
 )
 from muster.placement.plugins.resource_args import Reader
+from muster.placement.plugins.resource_hints import expect
 
 REASON = "proportional of resource check failed"
 _GIGABYTE = 10**9
@@ -116,11 +119,18 @@ class ProportionalReserve:
         return 0
 
     def wakes(self) -> Sequence[Wake]:
-        """Also when another pod takes a device: then less is kept."""
         return (
-            Wake("Pod", frozenset({Action.ADD, Action.DELETE, Action.UPDATE_POD_SCALE_DOWN})),
+            Wake("Pod", frozenset({Action.ADD}), self.after_pod_added, reads_labels=False),
+            Wake("Pod", frozenset({Action.DELETE, Action.UPDATE_POD_SCALE_DOWN})),
             Wake("Node", frozenset({Action.ADD, Action.UPDATE_NODE_ALLOCATABLE})),
         )
+
+    def after_pod_added(self, pod: PodInfo, old: Resource | None, new: Resource | None, cluster: ClusterState) -> Hint:
+        """Where another pod takes a device, less is kept."""
+        other = expect(core.Pod, new)
+        asked = {} if other is None else core.pod_requests(other.spec)
+        takes_any = any(asked.get(companions.device) for companions in self._resources)
+        return Hint.QUEUE if takes_any else Hint.SKIP
 
 
 def _free(cluster: ClusterState, resource: str) -> Amounts:
