@@ -6,7 +6,7 @@ As far as a store can tell they do what real ones do. A pod's command is `work S
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from muster.api import coordination, core, errors, timestamps
+from muster.api import conditions, coordination, core, errors, timestamps
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
 from muster.runtime.clock import Clock
@@ -50,6 +50,7 @@ class Fleet:
         self._clock = clock
         self._shapes = shapes
         self._renews = renews
+        self._leases = {name: Key(LEASES, name) for name in shapes}
         self._away: set[str] = set()
         self._processes: dict[str, _Process] = {}  # by the pod's uid
         self._reconciler = Reconciler("agents", self._reconcile, clock=clock, workers=8, max_delay=5.0)
@@ -97,14 +98,14 @@ class Fleet:
 
     def _renewals(self) -> list[Write]:
         body = {"spec": {"renewTime": timestamps.to_micro_text(self._clock.now())}}
-        return [Patch(coordination.LEASE, Key(LEASES, name), body) for name in self._shapes if name not in self._away]
+        return [Patch(coordination.LEASE, key, body) for name, key in self._leases.items() if name not in self._away]
 
     async def _register_missing(self) -> None:
         """Nodes that are marked as lost say that they are ready, as agents do with every heartbeat."""
         writes: list[Write] = []
         for node in (await self._store.list(Selection(core.NODE))).items:
-            ready = [found for found in node.read(core.Node).status.conditions if found.type == "Ready"]
-            if node.key.name not in self._away and any(found.status != "True" for found in ready):
+            is_ready = conditions.is_true(node.read(core.Node).status.conditions, "Ready")
+            if not is_ready and node.key.name not in self._away:
                 body = {"status": {"conditions": [_ready(timestamps.to_text(self._clock.now()))]}}
                 writes.append(Patch(core.NODE, node.key, body, PatchType.STRATEGIC, "status"))
         if writes:

@@ -224,12 +224,14 @@ def _updated(
     """The rules that every change of an existing object shares. `old`: the current document, parts of which `new` may
     share: all but its metadata, nobody changes what is in there already."""
     kind, subresource, is_apply = write.kind, write.subresource, isinstance(write, protocol.Apply)
-    new = _headed(kind, _limit_to(subresource, kind, old, new))
     old_meta = old["metadata"]
+    is_meta_untouched = new.get("metadata") is old_meta  # most patches are of a spec or a status alone
+    new = _headed(kind, _limit_to(subresource, kind, old, new))
     meta = new["metadata"] = {**raw.section(new, "metadata")}
-    _keep_identity(kind, old_meta, meta)
-    if not is_apply:
-        _set_or_drop(meta, "managedFields", old_meta.get("managedFields"))
+    if not is_meta_untouched:
+        _keep_identity(kind, old_meta, meta)
+        if not is_apply:
+            _set_or_drop(meta, "managedFields", old_meta.get("managedFields"))
     if subresource != "status":  # a status is written by those who know what it means
         kind.default(new)
         if kind is core.POD:
@@ -261,9 +263,11 @@ def _updated(
 def _limit_to(subresource: str, kind: Kind, old: Document, new: Document) -> Document:
     """Only the part that the endpoint may change: the status, or everything but the status."""
     if subresource == "status":
-        limited = {**old, "metadata": {**old["metadata"]}}  # all else stays, and may be shared
-        limited["metadata"]["uid"] = raw.dig(new, "metadata", "uid")  # a precondition where the caller names it
-        _set_or_drop(limited["metadata"], "managedFields", raw.dig(new, "metadata", "managedFields"))
+        limited = {**old}  # all else stays, and may be shared
+        if new.get("metadata") is not old["metadata"]:
+            meta = limited["metadata"] = {**old["metadata"]}
+            meta["uid"] = raw.dig(new, "metadata", "uid")  # a precondition where the caller names it
+            _set_or_drop(meta, "managedFields", raw.dig(new, "metadata", "managedFields"))
         _set_or_drop(limited, "status", new.get("status"))
         return limited
     if kind.has_status:
@@ -372,8 +376,11 @@ def _holds_namespace(kind: Kind, document: Document) -> bool:
 
 
 def _is_same(old: Document, new: Document, *, but_managers: bool) -> bool:
-    if old.keys() != new.keys() or any(old[part] != new[part] for part in old if part != "metadata"):
+    if old.keys() != new.keys():
         return False
+    for part, value in old.items():
+        if part != "metadata" and value != new[part]:
+            return False
     one, other = old["metadata"], new["metadata"]
     return bool(one == other) or (but_managers and _unmanaged(one) == _unmanaged(other))
 
