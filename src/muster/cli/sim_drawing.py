@@ -1,9 +1,9 @@
-"""What `muster sim replay --plot` draws: how long jobs waited, by size and by queue, how full the cluster was, and what
-each policy cost."""
+"""What `muster sim replay --plot` draws: how long jobs waited, all of them and by size and queue, how full the cluster
+was, and what each policy cost. A policy has the same colour, dashes and marker everywhere, and one legend above all."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _POINTS: Final = 400
+_SPANS: Final = 150
+"""Into how many the time is divided for curves over it: one is some hours of months."""
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-_COLOURS: Final = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
-"""That people tell apart who see few colours."""
+
+
+class _Look(NamedTuple):
+    colour: str
+    dashes: str | tuple[int, tuple[int, ...]]
+    marker: str
+
+
+_LOOKS: Final = (
+    _Look("#000000", "-", "o"),
+    _Look("#0072B2", (0, (6, 2)), "s"),
+    _Look("#D55E00", "-", "^"),
+    _Look("#2CA089", (0, (3, 1, 1, 1)), "D"),
+    _Look("#D98CB3", (0, (2, 1)), "v"),
+)
+"""Told apart by people who see few colours, and in grey: from dark to light, with other dashes and markers beside."""
 _TIMES: Final = {
     1.0: "≤ 1 s",
     10.0: "10 s",
@@ -40,36 +56,51 @@ def check(path: Path) -> None:
 
 
 def draw(found: Sequence[Report], trace: Trace, path: Path) -> None:
-    figure = plots.new_figure(path, 13, 12)
-    panels = figure.subplots(3, 2)
-    _waits(panels[0, 0], found)
-    _spreads(panels[0, 1], found, "Waiting, by GPUs of the job", lambda each: each.wait_by_size)
-    _over_time(panels[1, 0], found, trace, "GPUs in use", lambda course: course.busy)
-    _over_time(panels[1, 1], found, trace, "Jobs waiting", lambda course: course.waiting)
-    _spreads(panels[2, 0], found, "Waiting, by queue", _waits_by_queue)
-    _prices(panels[2, 1], found)
-    for axes in panels.flat:
+    figure = plots.new_figure(path, 13, 15)
+    panels = figure.subplot_mosaic(
+        [["within", "longer"], ["size", "queue"], ["used", "waiting"], ["price", "price"]],
+        height_ratios=[1, 1, 1, 0.55 + 0.09 * len(found)],
+    )
+    _started_within(panels["within"], found)
+    _waited_longer(panels["longer"], found)
+    _spreads(panels["size"], found, "GPUs of the job", lambda each: each.wait_by_size)
+    _spreads(panels["queue"], found, "queue", _waits_by_queue)
+    _over_time(panels["used"], found, trace, "GPUs in use", lambda course: course.busy)
+    _over_time(panels["waiting"], found, trace, "Jobs waiting", lambda course: course.waiting)
+    _prices(panels["price"], found)
+    for axes in panels.values():
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    panels[0, 0].legend(frameon=False)
     gpus, nodes = found[0].gpus, found[0].nodes
     figure.suptitle(f"{len(trace.jobs):,} jobs on {nodes:,} nodes with {gpus:,} GPUs", fontsize="x-large")
+    lines = panels["within"].get_lines()
+    figure.legend(lines, [each.policy for each in found], loc="outside upper center", ncols=len(found), frameon=False)
     plots.save(figure, path)
 
 
 # Waiting
 
 
-def _waits(axes: "Axes", found: Sequence[Report]) -> None:
-    """Which part of the jobs waited longer: most wait for nothing, and the few who do are what policies differ in."""
-    for each, colour in zip(found, _COLOURS, strict=False):
+def _started_within(axes: "Axes", found: Sequence[Report]) -> None:
+    """Their distribution: here one sees what became of most of the jobs."""
+    for each, look in zip(found, _LOOKS, strict=False):
+        waits = np.maximum(1.0, np.asarray(each.waits))
+        axes.step(waits, np.linspace(0, 100, len(waits) + 1)[1:], where="post", color=look.colour, ls=look.dashes)
+    axes.set(title="How long jobs waited: most of them", ylabel="% of jobs that waited no longer", ylim=(0, 101))
+    axes.set(xscale="log", xlabel="waited")
+    _mark_times(axes, "x")
+
+
+def _waited_longer(axes: "Axes", found: Sequence[Report]) -> None:
+    """What is left above it, on a log axis: here one sees the few who waited long."""
+    for each, look in zip(found, _LOOKS, strict=False):
         count = len(each.waits)
         parts = np.geomspace(1.0, 1.0 / count, _POINTS)
         rows = count - np.maximum(1, np.round(parts * count).astype(int))
         waits = np.asarray(each.waits)[rows]
-        axes.plot(waits[waits >= 1], 100 * parts[waits >= 1], color=colour, label=each.policy)
-    axes.set(title="How long jobs waited", ylabel="% of jobs that waited for so long, or longer", yscale="log")
-    axes.set_xscale("log")
+        axes.plot(waits[waits >= 1], 100 * parts[waits >= 1], color=look.colour, ls=look.dashes)
+    axes.set(title="How long jobs waited: the longest", ylabel="% of jobs that waited so long, or longer", yscale="log")
+    axes.set(xscale="log", xlabel="waited")
     _mark_times(axes, "x")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
@@ -80,19 +111,18 @@ def _waits_by_queue(each: Report) -> Mapping[str, Spread]:
     return {name: each.queues[name].wait for name in largest}
 
 
-def _spreads(
-    axes: "Axes", found: Sequence[Report], title: str, spreads: Callable[[Report], Mapping[str, Spread]]
-) -> None:
-    """A dot for the mean, a line to the 99th percentile."""
+def _spreads(axes: "Axes", found: Sequence[Report], by: str, spreads: Callable[[Report], Mapping[str, Spread]]) -> None:
+    """A mark for the mean, a line to the 99th percentile."""
     names = list(spreads(found[0]))
-    for number, (each, colour) in enumerate(zip(found, _COLOURS, strict=False)):
+    for number, (each, look) in enumerate(zip(found, _LOOKS, strict=False)):
         places = np.arange(len(names)) + (number - (len(found) - 1) / 2) * 0.7 / len(found)
         listed = [spreads(each)[name] for name in names]
         means = np.array([max(spread.mean, 1.0) for spread in listed])
         tails = np.array([max(spread.p99, spread.mean, 1.0) for spread in listed])
-        axes.vlines(places, means, tails, color=colour, linewidth=2, alpha=0.45)
-        axes.plot(places, means, "o", color=colour, markersize=5)
-    axes.set(title=f"{title}: mean, and up to the 99th percentile", yscale="log")
+        axes.vlines(places, means, tails, color=look.colour, linewidth=2, alpha=0.45)
+        axes.plot(places, means, look.marker, color=look.colour, markersize=5)
+    title = f"Waiting, by {by}: mean, and up to the 99th percentile"
+    axes.set(title=title, yscale="log", xlabel=by, ylabel="waited")
     axes.set_xticks(range(len(names)), names, rotation=30 if len(names) > 6 else 0)
     _mark_times(axes, "y")
 
@@ -112,18 +142,19 @@ def _over_time(
     axes: "Axes", found: Sequence[Report], trace: Trace, title: str, values: Callable[[Course], Sequence[int]]
 ) -> None:
     last = (trace.last_arrival - trace.starts) / _DAY
-    for each, colour in zip(found, _COLOURS, strict=False):
+    for each, look in zip(found, _LOOKS, strict=False):
         days, means = _averages(each.course, values(each.course), trace.starts)
-        axes.plot(days, means, color=colour, linewidth=1.2, alpha=0.85)
-    axes.axvline(last, color="grey", linewidth=0.8, linestyle=":")
-    axes.set(title=title, xlabel="days (dotted: the last job has come)", xlim=(0, None), ylim=(0, None))
+        axes.plot(days, means, color=look.colour, ls=look.dashes, linewidth=1.3)
+    axes.axvline(last, color="grey", linewidth=0.8)
+    axes.set(title=title, ylabel=title, xlabel="days since the first job came; grey line: the last one has")
+    axes.set(xlim=(0, None), ylim=(0, None))
 
 
 def _averages(course: Course, values: Sequence[int], starts: float) -> tuple[Values, Values]:
     """Over equal spans of time, so that a curve of months can be read; in days."""
     times = np.asarray(course.times) - starts
     summed = np.concatenate(([0.0], np.cumsum(np.diff(times) * np.asarray(values)[:-1])))
-    edges = np.linspace(0, times[-1], _POINTS + 1)
+    edges = np.linspace(0, times[-1], _SPANS + 1)
     spans = np.diff(edges)
     if not spans.all():
         return np.zeros(1), np.array([float(values[0])])
@@ -135,9 +166,9 @@ def _averages(course: Course, values: Sequence[int], starts: float) -> tuple[Val
 
 def _prices(axes: "Axes", found: Sequence[Report]) -> None:
     parts = (
-        ("owed to queues of their quota", "#999999", [each.owed_gpu_hours for each in found]),
+        ("owed to queues of their quota", "#555555", [each.owed_gpu_hours for each in found]),
         ("lost by preemption", "#D55E00", [each.lost_gpu_hours for each in found]),
-        ("idle while reserved", "#E69F00", [each.held_idle_gpu_hours for each in found]),
+        ("idle while reserved", "#F0C987", [each.held_idle_gpu_hours for each in found]),
     )
     rows = np.arange(len(found))
     for number, (label, colour, hours) in enumerate(parts):
@@ -145,6 +176,6 @@ def _prices(axes: "Axes", found: Sequence[Report]) -> None:
         axes.bar_label(bars, [f"{value:,.0f}" if value else "" for value in hours], padding=3, fontsize="small")
     axes.set(title="What it cost", xlabel="GPU hours")
     axes.set_yticks(rows, [each.policy for each in found])
-    axes.margins(x=0.15)
+    axes.margins(x=0.1)
     axes.invert_yaxis()
-    axes.legend(fontsize="small", frameon=False)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)

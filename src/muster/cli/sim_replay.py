@@ -13,15 +13,21 @@ from muster.api.raw import JSON, Document
 from muster.cli import durations, rendering, sim_drawing
 from muster.cli.rendering import Table
 from muster.sim import traces
+from muster.sim.replay.comparing import compare, processors
 from muster.sim.replay.machines import Machines
 from muster.sim.replay.policies import POLICIES, Options
-from muster.sim.replay.report import QueueReport, Report, Spread, report
-from muster.sim.replay.running import Setup, replay
+from muster.sim.replay.report import QueueReport, Report, Spread
+from muster.sim.replay.running import Setup
 from muster.sim.replay.shares import DEMAND, Shares
 from muster.sim.traces import Trace
 
 _SPREAD = ("mean", "p50", "p99", "max")
 _QUEUE = ("Queue", "Quota", "Jobs", "GPUh")
+_EVERY = "all"
+_LEGEND = """
+Used: part of the GPUs, until the last job came. Done: from arrival to end. Lost: what preempted jobs did in vain.
+Owed: GPU hours of their own quotas that queues had jobs for and did not have; 0 is fair to all.
+Jain: 1 where the jobs of all queues are slowed down alike, on average; short jobs that wait rule it."""
 _POLICIES = "\b\n" + "\n".join(["Policies:", *(f"  {name:12} {each.summary}" for name, each in POLICIES.items())])
 
 
@@ -39,9 +45,19 @@ _POLICIES = "\b\n" + "\n".join(["Policies:", *(f"  {name:12} {each.summary}" for
     help="Quotas: by demand, equal, one queue for all, or as named. [default: demand]",
 )
 @click.option(
-    "--policy", "policies", multiple=True, type=click.Choice(list(POLICIES)), help="Which, repeatable. [default: fifo]"
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice([*POLICIES, _EVERY]),
+    help="Which, repeatable: several are compared. [default: fifo]",
 )
-@click.option("--compare", is_flag=True, help="All policies.")
+@click.option("--compare", is_flag=True, help="The same as --policy all.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="How many policies are replayed at once, each in a process. [default: one for each processor]",
+)
 @click.option("--first", type=click.IntRange(1), metavar="N", help="Only the first N jobs.")
 @click.option("--seed", type=int, default=0, help="Of what estimates are wrong by. [default: 0]")
 @click.option(
@@ -72,7 +88,7 @@ def replay_command(**options: JSON) -> None:
     Examples:
       muster sim replay trace.csv
       muster sim replay trace.csv --nodes 64x8 --queues equal --policy fair --policy backfill
-      muster sim replay trace.csv --nodes 64x8 --compare -o numbers.json --plot waits.png
+      muster sim replay trace.csv --nodes 64x8 --policy all -o numbers.json --plot waits.png
     """
     trace = traces.read(options["file"], options["first"])
     machines = Machines.parse(options["nodes"]) if options["nodes"] is not None else Machines.sized_for(trace)
@@ -80,8 +96,8 @@ def replay_command(**options: JSON) -> None:
     settings = _settings(options)
     if options["plot"] is not None:
         sim_drawing.check(options["plot"])  # before minutes of work that could not be shown
-    names = list(POLICIES) if options["compare"] else list(dict.fromkeys(options["policies"])) or ["fifo"]
-    found = [_replayed(Setup(trace, machines, shares, POLICIES[name], settings)) for name in names]
+    setups = [Setup(trace, machines, shares, POLICIES[name], settings) for name in _chosen(options)]
+    found = _replayed(setups, options["workers"] or processors())
     _show(trace, machines, found)
     if options["output"] is not None:
         _write(options["output"], _document(trace, settings, found))
@@ -90,13 +106,19 @@ def replay_command(**options: JSON) -> None:
         click.echo(f"{options['plot']} written")
 
 
-def _replayed(setup: Setup) -> Report:
+def _chosen(options: Mapping[str, JSON]) -> list[str]:
+    wanted = list(dict.fromkeys(options["policies"])) or ["fifo"]
+    return list(POLICIES) if options["compare"] or _EVERY in wanted else wanted
+
+
+def _replayed(setups: Sequence[Setup], workers: int) -> list[Report]:
     if not rendering.is_terminal(sys.stderr):
-        return report(replay(setup))
-    bar = importlib.import_module("muster.cli.experiments_bars").LiveBar(setup.policy.name)
-    jobs = len(setup.trace.jobs)
+        return compare(setups, workers)
+    label = ", ".join(setup.policy.name for setup in setups)
+    bar = importlib.import_module("muster.cli.experiments_bars").LiveBar(label)
+    jobs = sum(len(setup.trace.jobs) for setup in setups)
     try:
-        return report(replay(setup, lambda ended: bar.show(ended / jobs, f"{ended:,} of {jobs:,} jobs")))
+        return compare(setups, workers, lambda ended: bar.show(ended / jobs, f"{ended:,} of {jobs:,} jobs"))
     finally:
         bar.close()
 
@@ -121,6 +143,7 @@ def _show(trace: Trace, machines: Machines, found: Sequence[Report]) -> None:
         f" {machines.gpus:,} GPUs\n"
     )
     rendering.print_table(_overview(found))
+    click.echo(_LEGEND)
     click.echo("\nWaiting, by GPUs of the job:")
     rendering.print_table(_by_size(found))
     click.echo("\nQueues, and how long their jobs waited:" if len(found) == 1 else "\nQueues, and mean waits:")
@@ -145,7 +168,7 @@ def _overview(found: Sequence[Report]) -> Table:
         ]
         for each in found
     ]
-    return Table([*columns, "Makespan", "Preempted", "Lost GPUh", "Owed GPUh", "Fairness"], rows)
+    return Table([*columns, "Makespan", "Preempted", "Lost GPUh", "Owed GPUh", "Jain"], rows)
 
 
 def _by_size(found: Sequence[Report]) -> Table:
@@ -182,18 +205,29 @@ def _times(spread: Spread) -> list[str]:
 
 
 def _prices(found: Sequence[Report]) -> list[str]:
-    """What reservations cost, in GPUs and, where it can be told, in other jobs' time."""
+    """What reservations did for large jobs, and what they cost: GPUs and, where it can be told, other jobs' time."""
     plain = next((each for each in found if each.policy == "best-effort"), None)
     lines = []
     for each in found:
         if not POLICIES[each.policy].reserves:
             continue
-        line = f"{each.policy}: reserved nodes stood idle for {each.held_idle_gpu_hours:,.0f} GPU hours"
+        kept, large = each.reservations, each.large_wait
+        lines.append(
+            f"{each.policy}: nodes were reserved for {kept.count:,} of {large.count:,} large jobs. {kept.kept:,} of"
+            f" them started when promised, the others up to {durations.show(kept.late)} later: somebody took longer"
+            f" than estimated. From reservation to start: {durations.show(kept.after.mean)} on average,"
+            f" {durations.show(kept.after.max)} at most."
+        )
+        price = f"The price: reserved nodes stood idle for {each.held_idle_gpu_hours:,.0f} GPU hours"
         if plain is not None:
+            lines.append(
+                f"Large jobs waited {durations.show(large.mean)} on average and {durations.show(large.max)} at most;"
+                f" with best-effort {durations.show(plain.large_wait.mean)} and {durations.show(plain.large_wait.max)}."
+            )
             change = each.wait.mean - plain.wait.mean
             word = "longer" if change >= 0 else "less long"
-            line += f"; jobs waited {durations.show(abs(change))} {word} on average than with best-effort"
-        lines.append(line)
+            price += f"; all jobs together waited {durations.show(abs(change))} {word} on average than with best-effort"
+        lines.append(f"{price}.")
     return lines
 
 

@@ -28,10 +28,11 @@ def test_one_policy_is_told_in_full(trace, capsys):
 
 def test_all_policies_are_compared_and_the_price_of_reservations_is_told(trace, tmp_path, capsys):
     out, drawn = tmp_path / "out.json", tmp_path / "out.svg"
-    wanted = ["sim", "replay", str(trace), "--nodes", "2x8", "--compare", "--bound", "1m", "-o", str(out)]
-    assert invoke([*wanted, "--plot", str(drawn)]) == 0
+    wanted = ["sim", "replay", str(trace), "--nodes", "2x8", "--policy", "all", "--bound", "1m", "-o", str(out)]
+    assert invoke([*wanted, "--workers", "1", "--plot", str(drawn)]) == 0
     said = capsys.readouterr().out
-    assert "backfill: reserved nodes stood idle for" in said
+    assert "backfill: nodes were reserved for" in said
+    assert "The price: reserved nodes stood idle for" in said
     assert "than with best-effort" in said
     assert drawn.read_text().lstrip().startswith("<?xml")
     found = json.loads(out.read_text())["policies"]
@@ -42,11 +43,27 @@ def test_all_policies_are_compared_and_the_price_of_reservations_is_told(trace, 
         assert each["completion"]["mean"] >= each["wait"]["mean"]
 
 
+def test_processes_at_once_find_the_same_as_one_after_the_other(trace, tmp_path):
+    written = []
+    for workers in ("1", "2"):
+        out = tmp_path / "out.json"
+        policies = ["--policy", "best-effort", "--policy", "fair", "--workers", workers]
+        assert invoke(["sim", "replay", str(trace), "--nodes", "2x8", *policies, "-o", str(out)]) == 0
+        written.append(out.read_bytes())
+    assert written[0] == written[1]
+
+
+def test_a_job_that_can_never_start_is_told_by_whichever_process_finds_it(trace, capsys):
+    policies = ["--policy", "best-effort", "--policy", "fair", "--workers", "2"]
+    assert invoke(["sim", "replay", str(trace), "--nodes", "1x8", *policies]) != 0
+    assert "a job asks for 9 GPUs" in capsys.readouterr().err
+
+
 def test_the_same_seed_gives_the_same_bytes_and_another_one_does_not(trace, tmp_path):
     written = []
     for seed in ("1", "1", "2"):
         out = tmp_path / "out.json"
-        policies = ["--policy", "shortest", "--policy", "backfill", "--noise", "2", "--bound", "1m"]
+        policies = ["--policy", "shortest", "--policy", "backfill", "--noise", "2", "--bound", "1m", "--workers", "1"]
         assert invoke(["sim", "replay", str(trace), "--nodes", "2x8", *policies, "--seed", seed, "-o", str(out)]) == 0
         written.append(out.read_bytes())
     assert written[0] == written[1] != written[2]

@@ -1,5 +1,7 @@
 """What each policy does with jobs for which that can be told by hand."""
 
+import random
+
 import pytest
 from tests.unit.sim.replay_worlds import EXACT, lived, most_in_use, starts, trace
 
@@ -108,6 +110,21 @@ class TestBackfill:
         history = lived(jobs, "2x8", "backfill", options=Options(noise=0, bound_seconds=10))
         assert starts(history)[2] == 50, "the node that is free the soonest was kept for it"
         assert starts(history)[3] == 60
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_where_estimates_are_right_every_reserved_job_starts_when_promised(self, seed):
+        chance = random.Random(seed)
+        came = sorted(
+            (chance.uniform(0, 3000), chance.uniform(5, 400), chance.choice((1, 1, 1, 2, 4, 8, 16))) for _ in range(250)
+        )
+        jobs = trace(*((*job, chance.choice("abc")) for job in came))
+        history = lived(jobs, "3x8", "backfill", "demand", Options(noise=0, bound_seconds=200))
+        assert len(history.promises) > 10
+        for promise in history.promises:
+            life = history.lives[promise.job]
+            assert promise.made >= life.job.arrives + 200
+            assert life.first_started is not None
+            assert life.first_started <= promise.due
 
     def test_small_jobs_have_no_reservation(self):
         jobs = trace((0, 100, 6), (0, 10, 4), (20, 80, 2))

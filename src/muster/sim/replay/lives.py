@@ -69,6 +69,15 @@ class Course:
         self.waiting.append(waiting)
 
 
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Nodes were reserved for a job: since then it is known by when it starts, if estimates are right."""
+
+    job: int
+    made: float
+    due: float
+
+
 class Dues:
     """What queues are owed, in GPU seconds: of their own quota, what they had jobs for and did not have."""
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.api.raw import Document
-from muster.sim.replay.lives import Course, Life
+from muster.sim.replay.lives import Course, Life, Promise
 from muster.sim.replay.running import History
 
 _SIZES: Final = ((1, "1"), (4, "2-4"), (8, "5-8"), (16, "9-16"), (None, "17+"))
@@ -67,6 +67,28 @@ class QueueReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ReservationReport:
+    """How well reservations kept what they promise: that a job starts when those are expected to have gone who run on
+    its nodes."""
+
+    count: int
+    kept: int
+    """How many started by then. All do where estimates are right."""
+    after: Spread
+    """From the reservation to the start."""
+    late: float
+    """Seconds, of the one that started latest after it should have."""
+
+    def to_document(self) -> Document:
+        return {
+            "count": self.count,
+            "kept": self.kept,
+            "startedAfter": self.after.to_document(),
+            "latestBy": round(self.late, 1),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     policy: str
     gpus: int
@@ -77,11 +99,14 @@ class Report:
     """Part of the GPUs that were in use, until the last job came: afterwards a cluster only empties."""
     wait: Spread
     wait_by_size: Mapping[str, Spread]
+    large_wait: Spread
+    """Of those for whom nodes would be reserved, whether the policy does that or not."""
     completion: Spread
     """From arrival to end."""
     preemptions: int
     lost_gpu_hours: float
     held_idle_gpu_hours: float
+    reservations: ReservationReport
     owed_gpu_hours: float
     """To all queues together."""
     fairness: float
@@ -101,10 +126,12 @@ class Report:
             "utilisation": round(self.utilisation, 4),
             "wait": self.wait.to_document(),
             "waitBySize": {name: spread.to_document() for name, spread in self.wait_by_size.items()},
+            "largeWait": self.large_wait.to_document(),
             "completion": self.completion.to_document(),
             "preemptions": self.preemptions,
             "lostGpuHours": round(self.lost_gpu_hours, 1),
             "heldIdleGpuHours": round(self.held_idle_gpu_hours, 1),
+            "reservations": self.reservations.to_document(),
             "owedGpuHours": round(self.owed_gpu_hours, 1),
             "fairness": round(self.fairness, 4),
             "queues": {name: queue.to_document() for name, queue in self.queues.items()},
@@ -123,10 +150,12 @@ def report(history: History) -> Report:
         utilisation=_utilisation(history.course, setup.machines.gpus, setup.trace.last_arrival),
         wait=Spread.of([life.waited for life in lives]),
         wait_by_size=_by_size(lives),
+        large_wait=Spread.of([life.waited for life in lives if life.job.gpus >= setup.options.large_gpus]),
         completion=Spread.of([life.took for life in lives]),
         preemptions=history.preemptions,
         lost_gpu_hours=sum(life.lost * life.job.gpus for life in lives) / _HOUR,
         held_idle_gpu_hours=history.held_idle / _HOUR,
+        reservations=_reservations(history.promises, lives),
         owed_gpu_hours=sum(history.owed.values()) / _HOUR,
         fairness=_jain([queue.slowdown for queue in queues.values() if queue.jobs]),
         queues=queues,
@@ -140,6 +169,18 @@ def _by_size(lives: Sequence[Life]) -> dict[str, Spread]:
     for life in lives:
         found[_size(life.job.gpus)].append(life.waited)
     return {name: Spread.of(values) for name, values in found.items() if values}
+
+
+def _reservations(promises: Sequence[Promise], lives: Sequence[Life]) -> ReservationReport:
+    first = ((each, lives[each.job].first_started) for each in promises)
+    starts = [(each, start) for each, start in first if start is not None]
+    late = [start - each.due for each, start in starts]
+    return ReservationReport(
+        count=len(promises),
+        kept=sum(by <= 0 for by in late),
+        after=Spread.of([start - each.made for each, start in starts]),
+        late=max(0.0, *late) if late else 0.0,
+    )
 
 
 def _size(gpus: int) -> str:

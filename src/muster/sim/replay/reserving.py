@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from muster.sim.replay.deciding import Decider
-from muster.sim.replay.lives import Life
+from muster.sim.replay.lives import Life, Promise
 from muster.sim.replay.machines import Machines
 from muster.sim.replay.policies import Options
 from muster.sim.replay.reservations import Place, Reservation, Tenant, reserve
@@ -31,6 +31,7 @@ class Reserving:
         guesses: Sequence[float],
     ) -> None:
         self.held_idle = 0.0
+        self.promises: list[Promise] = []
         self._options = options
         self._decider = decider
         self._lives = lives
@@ -98,6 +99,7 @@ class Reserving:
         job = self._lives[oldest].job
         places = {name: Place(free, self._tenants(name)) for name, free in self._free.items()}
         self._reservation = reserve(oldest, *self._pods[job.gpus], places, now)
+        self.promises.append(Promise(oldest, now, self._reservation.starts))
         self._decider.reserve(sorted(self._reservation.nodes))
         self._decider.waits(job, now, may_use_reserved=True)
         return True

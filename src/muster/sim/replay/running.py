@@ -1,6 +1,6 @@
 """The replay itself: virtual time goes from one arrival or end to the next, and at each the engine decides."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from muster.sim.replay.deciding import Decider, Outcome, Started
 from muster.sim.replay.estimates import estimates
-from muster.sim.replay.lives import Course, Dues, Life
+from muster.sim.replay.lives import Course, Dues, Life, Promise
 from muster.sim.replay.machines import Machines
 from muster.sim.replay.policies import Options, Policy
 from muster.sim.replay.reserving import Reserving
@@ -38,6 +38,7 @@ class History:
     """By queue, GPU seconds of its quota that it had jobs for and did not have."""
     held_idle: float
     """GPU seconds that nodes stood idle while they were reserved."""
+    promises: Sequence[Promise] = ()
 
 
 def replay(setup: Setup, told: Told | None = None) -> History:
@@ -76,7 +77,8 @@ class _Replay:
                     self._apply(self._decider.decide(now), now)
             self._course.note(now, self._busy, self._waiting)
         held = self._reserving.held_idle if self._reserving is not None else 0.0
-        return History(self._setup, self._lives, self._course, self._preemptions, self._dues.owed(), held)
+        promises = self._reserving.promises if self._reserving is not None else ()
+        return History(self._setup, self._lives, self._course, self._preemptions, self._dues.owed(), held, promises)
 
     def _queue(self, life: Life) -> str:
         return self._setup.shares.queue_of(life.job.queue)
