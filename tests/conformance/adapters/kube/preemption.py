@@ -307,15 +307,20 @@ TESTS: Mapping[str, Callable[[Case], Outcome]] = {
     "TestPreempt": preempt,
     "TestSelectVictimsOnNode": victims_on_node,
     "TestPreEnqueue": pre_enqueue,
-    "TestDefaultPreemption_PodGroupPostFilter_ErrorWrapping": lambda _case: NotApplicable(SNAPSHOT),
-    "TestDefaultPreemption_PodGroupPostFilter_InvalidSnapshot": lambda _case: NotApplicable(SNAPSHOT),
-    "TestDefaultPreemption_PodGroupPostFilter_CompositePodGroup": group_post_filter,
-    "TestDefaultPreemption_PodGroupPostFilter_WorkloadPreemptionAttempts": lambda _case: NotApplicable(METRIC),
 }
 
 
 def default_preemption(case: Case) -> Outcome:
+    if case["extensionPoint"] == "PodGroupPostFilter(metric)":
+        return NotApplicable(METRIC)
+    if case["extensionPoint"] == "PodGroupPostFilter":
+        return NotApplicable(SNAPSHOT) if breaks_snapshot(case) else group_post_filter(case)
     return TESTS[case["test"]](case)
+
+
+def breaks_snapshot(case: Case) -> bool:
+    has_nameless = any(not pod["metadata"].get("uid") for pod in case.get("existingPods") or ())
+    return has_nameless or any(case["knobs"].get(knob) for knob in ("startMutationError", "endMutationError"))
 
 
 class Capacity(Made):
