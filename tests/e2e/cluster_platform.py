@@ -24,7 +24,7 @@ from muster.sdk.resources import NODES
 _DEFINITIONS = ROOT / "deploy" / "helm" / "muster" / "crds"
 _CRDS = "customresourcedefinitions"
 _WEBHOOKS = "validatingwebhookconfigurations"
-_READY_SECONDS = 60.0
+_READY_SECONDS = 90.0
 _OF_NODES = ("--fake-gpus", "--label")
 _DEFAULT_QUEUE = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",

@@ -15,7 +15,7 @@ from muster.cli import durations, rendering
 from muster.cli.connecting import connect, namespace_option
 from muster.cli.run_view import PlainView, View, open_view
 from muster.cli.session import Session
-from muster.sdk import jobs
+from muster.sdk import gangs, jobs
 from muster.sdk.client import Client
 from muster.sdk.following import Ended, Follower, Line, LogLost, Moved, Stuck
 from muster.sdk.gangs import Gang
@@ -34,6 +34,7 @@ class _Options:
     gpus: int
     cpu: str
     memory: str
+    image: str
     env: Sequence[str]
     workdir: str | None
     timeout: str | None
@@ -43,6 +44,8 @@ class _Options:
 
     def gang(self, namespace: str) -> Gang:
         seconds = None if self.timeout is None else max(1, round(durations.parse(self.timeout)))
+        # A container has a file system of its own, where nothing of what is here means anything.
+        inherited, workdir = ({}, self.workdir or "") if self.image else (jobs.inherited(), self._directory())
         return Gang(
             name=self.name or jobs.new_name(),
             command=self.command_line,
@@ -50,12 +53,16 @@ class _Options:
             gpus=self.gpus,
             cpu=self.cpu,
             memory=self.memory,
-            env={**jobs.inherited(), **dict(map(_pair, self.env))},
-            workdir=os.path.abspath(self.workdir or os.getcwd()),
+            image=self.image or gangs.HOST_IMAGE,
+            env={**inherited, **dict(map(_pair, self.env))},
+            workdir=workdir,
             timeout_seconds=seconds,
             namespace=namespace,
             queue=self.queue,
         )
+
+    def _directory(self) -> str:
+        return os.path.abspath(self.workdir or os.getcwd())
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -80,6 +87,9 @@ class _Terminated(BaseException):
 @click.option("--gpus", default=0, metavar="N", help="GPUs for each replica.")
 @click.option("--cpu", default="", metavar="CORES", help="Cores for each replica, such as 2 or 500m.")
 @click.option("--memory", default="", metavar="SIZE", help="Memory for each replica, such as 8Gi.")
+@click.option(
+    "--image", default="", metavar="IMAGE", help="Run in a container of this image, on nodes that run containers."
+)
 @click.option("-e", "--env", multiple=True, metavar="K=V", help="Set a variable; `K` alone passes on its value here.")
 @click.option("--workdir", metavar="DIR", help="Where to run; the current directory if not given.")
 @click.option("--timeout", metavar="TIME", help="End it after this long, such as 90s or 2h.")
@@ -92,9 +102,10 @@ class _Terminated(BaseException):
 def command(session: Session, /, **options: raw.JSON) -> None:
     """Run a command as a job, follow it, exit with its code.
 
-    Each replica is one process on some node, in this directory and with this PATH. It finds its
-    place in RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torch.distributed expects. The log
-    lines of several replicas carry the rank. Ctrl-C asks whether to detach or to stop the job.
+    Each replica is one process on some node, in this directory and with this PATH; with --image a
+    container, of which only the image says what is in it. It finds its place in RANK, WORLD_SIZE,
+    MASTER_ADDR and MASTER_PORT, as torch.distributed expects. The log lines of several replicas
+    carry the rank. Ctrl-C asks whether to detach or to stop the job.
 
     \b
     Examples:
@@ -109,7 +120,7 @@ def command(session: Session, /, **options: raw.JSON) -> None:
     submitted = jobs.submit_gang(client, gang)
     if not submitted.rendezvous.address:
         click.echo(
-            "note: nodes are on more than one machine, so MASTER_ADDR is not set; "
+            "note: where rank 0 will be reached is not known before, so MASTER_ADDR is not set; "
             "set it with --env, or let the ranks meet through a shared file",
             err=True,
         )

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
-from muster.api import errors
+from muster.api import errors, fields
 from muster.api.raw import Document
 from muster.sdk import gangs, names, reading, resources
 from muster.sdk.client import Client
@@ -66,6 +66,7 @@ def inherited(env: Mapping[str, str] = os.environ) -> dict[str, str]:
 def submit_gang(client: Client, gang: Gang, rendezvous: Rendezvous | None = None) -> Submitted:
     """Creates the PodGroup and its pods; where one pod is refused, nothing stays. Raises Invalid, AlreadyExists."""
     gang.check()
+    _check_image(client, gang)
     rendezvous = rendezvous or choose_rendezvous(client, gang)
     group = client.create(gangs.pod_group(gang), resources.POD_GROUPS)
     submitted = Submitted(gang.name, gang.namespace, group, rendezvous)
@@ -75,6 +76,24 @@ def submit_gang(client: Client, gang: Gang, rendezvous: Rendezvous | None = None
         client.delete(resources.POD_GROUPS, gang.name, gang.namespace)
         raise
     return submitted
+
+
+def _check_image(client: Client, gang: Gang) -> None:
+    """Only agents of ours run plain processes. On a cluster of others, the pods would wait for an image for ever."""
+    if gang.image != gangs.HOST_IMAGE or client.connection.cluster is None:
+        return
+    nodes = _nodes(client)
+    if nodes and not any(reading.text(node, "metadata", "labels", gangs.MACHINE_LABEL) for node in nodes):
+        message = "Required value: the nodes of this cluster run containers, so name an image (`muster run --image`)"
+        raise errors.invalid("Gang", gang.name, [fields.required("image", message)])
+
+
+def _nodes(client: Client) -> Sequence[Document] | None:
+    """None for users who may not see them."""
+    try:
+        return client.list(resources.NODES)
+    except errors.Forbidden:
+        return None
 
 
 def _create(client: Client, pods: Sequence[Document]) -> None:
@@ -93,13 +112,15 @@ def free_port() -> int:
 
 
 def choose_rendezvous(client: Client, gang: Gang, find_port: Callable[[], int] = free_port) -> Rendezvous:
-    """Loopback and a free port where all nodes are on one machine. Where they are not, no address: which node rank 0
-    gets is known only once the gang is placed, and its environment is fixed before."""
-    if gang.replicas > 1:
-        machines = {_machine(node) for node in client.list(resources.NODES)}
-        if len(machines) > 1:
-            return Rendezvous("", 0)
+    """Loopback and a free port for one alone, and for processes where all nodes are on one machine. Elsewhere no
+    address: which node rank 0 gets is known only once the gang is placed, and its environment is fixed before."""
+    if gang.replicas > 1 and (gang.image != gangs.HOST_IMAGE or not _is_one_machine(_nodes(client))):
+        return Rendezvous("", 0)
     return Rendezvous(LOOPBACK, find_port())
+
+
+def _is_one_machine(nodes: Sequence[Document] | None) -> bool:
+    return nodes is not None and len({_machine(node) for node in nodes}) <= 1
 
 
 def _machine(node: Document) -> str:
@@ -185,6 +206,7 @@ class GangOptions(TypedDict, total=False):
     workdir: str
     timeout_seconds: int
     queue: str
+    image: str
 
 
 def run(
@@ -194,11 +216,13 @@ def run(
     on_line: Callable[[int, str], None] | None = None,
     **options: Unpack[GangOptions],
 ) -> Result:
-    """Runs a gang to its end, by default in this process's working directory and with its PATH. `on_line` is called
-    with (rank, text) for each line, in place of printing it. An interruption (Ctrl-C) stops the gang."""
+    """Runs a gang to its end, by default in this process's working directory and with its PATH, or in containers of an
+    `image`. `on_line` is called with (rank, text) for each line, in place of printing it. An interruption (Ctrl-C)
+    stops the gang."""
     client = client or Client()
-    chosen: GangOptions = {"name": new_name(), "workdir": os.getcwd(), **options}
-    chosen["env"] = {**inherited(), **options.get("env", {})}
+    chosen: GangOptions = {"name": new_name(), **options}
+    if "image" not in options:
+        chosen = {"workdir": os.getcwd(), **chosen, "env": {**inherited(), **options.get("env", {})}}
     gang = Gang(command=command, namespace=client.namespace, **chosen)
     submitted = submit_gang(client, gang)
     follower = follow(client, submitted)

@@ -1,8 +1,11 @@
 import pytest
 from tests.unit.sdk.scripted_transport import Tap, a_client
 
+from muster.access.credentials import Credential, FileCredentials
+from muster.access.kubeconfig import Cluster
 from muster.api import errors, raw
 from muster.sdk import gangs, jobs
+from muster.sdk.config import Connection
 from muster.sdk.following import Ended, Line, Moved, Patience, Stuck
 from muster.sdk.gangs import Gang, Phase, Rendezvous
 
@@ -182,3 +185,34 @@ def test_one_machine_meets_on_loopback_and_several_do_not():
     asked = len(transport.requests)
     assert jobs.choose_rendezvous(client, Gang("train", ["x"]), lambda: 5555).port == 5555
     assert len(transport.requests) == asked  # a single process needs no look at the nodes
+    in_containers = Gang("train", ["x"], replicas=2, image="torch:2")
+    assert jobs.choose_rendezvous(client, in_containers, lambda: 5555).address == ""
+    assert len(transport.requests) == asked
+
+
+def test_who_may_not_see_the_nodes_cannot_know_where_the_ranks_meet():
+    client, _ = a_client(lambda request: errors.Forbidden("nodes is forbidden"))
+    assert jobs.choose_rendezvous(client, Gang("train", ["x"], replicas=2)).address == ""
+
+
+CLUSTER = Connection("https://lab", cluster=Cluster("https://lab", FileCredentials(Credential)))
+
+
+@pytest.mark.parametrize(
+    ("labels", "image", "is_refused"),
+    [({}, "host", True), ({}, "torch:2", False), ({gangs.MACHINE_LABEL: "m"}, "host", False)],
+)
+def test_a_cluster_whose_nodes_run_containers_needs_an_image(labels, image, is_refused):
+    def answer(request):
+        if request.method == "GET":
+            return {"items": [{"metadata": {"name": "n", "labels": labels}}]}
+        return {"metadata": {"name": "train", "uid": "u", "resourceVersion": "1"}}
+
+    client, transport = a_client(answer, CLUSTER)
+    gang = Gang("train", ["x"], image=image)
+    if is_refused:
+        with pytest.raises(errors.Invalid, match=r"image: Required value: .*--image"):
+            jobs.submit_gang(client, gang)
+    else:
+        jobs.submit_gang(client, gang)
+    assert any(request.method == "POST" for request in transport.requests) is not is_refused
