@@ -21,6 +21,7 @@ WITHOUT: dict[str, str] = {
     "gangpreempt": limits.MOST_DOMAINS,
     "gangreclaim": limits.MOST_DOMAINS,
     "numa_aware": "Muster does not see the NUMA nodes of a machine: its kubelet or agent places within it",
+    "scheduler_api": limits.INTERNAL,
     "shuffle": limits.PLUGIN,
     "sla": "Muster knows no time by which a job must be let in",
     "task_topology": "affinity between tasks of a job is said with pod affinity, not with annotations of their group",
