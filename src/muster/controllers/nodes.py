@@ -82,8 +82,8 @@ class _Watchman:
         if node is None:
             self._signs.pop(name, None)
             return
-        sign = _sign(node, lease)
-        if name not in self._signs or self._signs[name][0] != sign:
+        sign, known = _sign(node, lease), self._signs.get(name)
+        if known is None or known[0] != sign:
             self._signs[name] = (sign, self._clock.monotonic())
 
     async def _reconcile(self, name: str) -> float | None:

@@ -170,7 +170,7 @@ class EmbeddedStore:
         revision, after = _decode_token(token) if token else (self.revision, None)
         objects, ordered = table.at(revision)
         keys = in_namespace(ordered, selection.namespace, after)
-        if selection.labels.requirements or selection.labels.nothing or selection.fields.requirements:
+        if selection.is_picky:
             keys = [key for key in keys if selection.matches(objects[key])]
         if not limit or len(keys) <= limit:
             return Page([objects[key] for key in keys], revision)

@@ -30,6 +30,15 @@ class Selection(msgspec.Struct, frozen=True, cache_hash=True):
     labels: LabelSelector = EVERYTHING.labels
     fields: FieldSelector = EVERYTHING.fields
 
+    @property
+    def is_everything(self) -> bool:
+        return self.namespace is None and not self.is_picky
+
+    @property
+    def is_picky(self) -> bool:
+        """Whether one has to look at an object, and not only at its namespace."""
+        return bool(self.labels.requirements or self.labels.nothing or self.fields.requirements)
+
     def matches(self, found: Object) -> bool:
         return (
             (self.namespace is None or found.key.namespace == self.namespace)

@@ -78,9 +78,13 @@ class Table:
             raise errors.Expired(f"too old resource version: {revision} ({self.forgotten})")
         found = self._shared.get((selection, revision))
         if found is None:
-            start = bisect_right(self._revisions, revision)
-            seen = (_as_seen(entry, selection) for entry in self._entries[start:])
-            found = self._shared[selection, revision] = tuple(event for event in seen if event is not None)
+            entries = self._entries[bisect_right(self._revisions, revision) :]
+            if selection.is_everything:  # most watchers are controllers, and those follow all of a kind
+                found = tuple(Event(entry.change, entry.object, Revision(entry.object.revision)) for entry in entries)
+            else:
+                seen = (_as_seen(entry, selection) for entry in entries)
+                found = tuple(event for event in seen if event is not None)
+            self._shared[selection, revision] = found
         return found
 
     def at(self, revision: Revision) -> tuple[dict[Key, Object], list[Key]]:
