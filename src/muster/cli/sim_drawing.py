@@ -42,11 +42,22 @@ _TIMES: Final = {
     _MINUTE: "1 min",
     10 * _MINUTE: "10 min",
     _HOUR: "1 h",
-    10 * _HOUR: "10 h",
     _DAY: "1 d",
     10 * _DAY: "10 d",
     100 * _DAY: "100 d",
 }
+_BETWEEN: Final = {
+    3.0: "3 s",
+    30.0: "30 s",
+    3 * _MINUTE: "3 min",
+    30 * _MINUTE: "30 min",
+    3 * _HOUR: "3 h",
+    8 * _HOUR: "8 h",
+    3 * _DAY: "3 d",
+    30 * _DAY: "30 d",
+}
+"""For axes on which few of the others lie."""
+_FEW: Final = 4
 Values: TypeAlias = npt.NDArray[np.float64]
 
 
@@ -71,10 +82,15 @@ def draw(found: Sequence[Report], trace: Trace, path: Path) -> None:
     for axes in panels.values():
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    gpus, nodes = found[0].gpus, found[0].nodes
-    figure.suptitle(f"{len(trace.jobs):,} jobs on {nodes:,} nodes with {gpus:,} GPUs", fontsize="x-large")
-    lines = panels["within"].get_lines()
-    figure.legend(lines, [each.policy for each in found], loc="outside upper center", ncols=len(found), frameon=False)
+    figure.legend(
+        panels["within"].get_lines(),
+        [each.policy for each in found],
+        title=f"{len(trace.jobs):,} jobs on {found[0].nodes:,} nodes with {found[0].gpus:,} GPUs",
+        title_fontsize="x-large",
+        loc="outside upper center",
+        ncols=len(found),
+        frameon=False,
+    )
     plots.save(figure, path)
 
 
@@ -121,7 +137,7 @@ def _spreads(axes: "Axes", found: Sequence[Report], by: str, spreads: Callable[[
         tails = np.array([max(spread.p99, spread.mean, 1.0) for spread in listed])
         axes.vlines(places, means, tails, color=look.colour, linewidth=2, alpha=0.45)
         axes.plot(places, means, look.marker, color=look.colour, markersize=5)
-    title = f"Waiting, by {by}: mean, and up to the 99th percentile"
+    title = f"Waiting by {by}: mean to 99th percentile"
     axes.set(title=title, yscale="log", xlabel=by, ylabel="waited")
     axes.set_xticks(range(len(names)), names, rotation=30 if len(names) > 6 else 0)
     _mark_times(axes, "y")
@@ -131,6 +147,8 @@ def _mark_times(axes: "Axes", which: str) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
     shown = {time: name for time, name in _TIMES.items() if low <= time <= high}
+    if len(shown) < _FEW:
+        shown |= {time: name for time, name in _BETWEEN.items() if low <= time <= high}
     axis.set_ticks(list(shown), list(shown.values()))
     axis.set_ticks([], minor=True)
 
@@ -174,8 +192,10 @@ def _prices(axes: "Axes", found: Sequence[Report]) -> None:
     for number, (label, colour, hours) in enumerate(parts):
         bars = axes.barh(rows + (number - 1) * 0.27, hours, height=0.25, color=colour, label=label)
         axes.bar_label(bars, [f"{value:,.0f}" if value else "" for value in hours], padding=3, fontsize="small")
-    axes.set(title="What it cost", xlabel="GPU hours")
+    axes.set_title("What it cost", pad=28)
+    axes.set_xlabel("GPU hours")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_yticks(rows, [each.policy for each in found])
     axes.margins(x=0.1)
     axes.invert_yaxis()
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(parts), frameon=False)

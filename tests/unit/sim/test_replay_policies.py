@@ -5,10 +5,12 @@ import random
 import pytest
 from tests.unit.sim.replay_worlds import EXACT, lived, most_in_use, starts, trace
 
+from muster.sim.replay.estimates import estimates
 from muster.sim.replay.machines import Machines
 from muster.sim.replay.policies import POLICIES, Options
 from muster.sim.replay.running import Setup, replay
 from muster.sim.replay.shares import Shares
+from muster.sim.traces import Trace
 
 HOUR = 3600.0
 
@@ -80,6 +82,13 @@ def test_it_tells_how_far_it_has_come():
     assert told == [100, 200]
 
 
+def wrong_about_the_first(jobs: Trace) -> int:
+    """A seed with which it is thought to take far less long than it does, and the second about what it does."""
+    return next(
+        seed for seed in range(10_000) if (guesses := estimates(jobs.jobs, 2, seed))[0] < 60 and 200 < guesses[1] < 400
+    )
+
+
 class TestBackfill:
     """A large job, and a stream of small ones that would never leave a node empty for it."""
 
@@ -125,6 +134,15 @@ class TestBackfill:
             assert promise.made >= life.job.arrives + 200
             assert life.first_started is not None
             assert life.first_started <= promise.due
+
+    def test_a_reservation_moves_where_somebody_takes_longer_than_estimated(self):
+        """Estimates that are wrong by much: nodes are not kept for ever behind one who was to have gone."""
+        jobs = trace((0, 1000, 8), (0, 300, 8), (0, 10, 8), *((5.0 * number, 20, 1) for number in range(1, 100)))
+        options = Options(noise=2, bound_seconds=10, seed=wrong_about_the_first(jobs))
+        history = lived(jobs, "2x8", "backfill", options=options)
+        (promise,) = history.promises
+        assert promise.due < 300, "the first was expected to go before the second"
+        assert starts(history)[2] == 300
 
     def test_small_jobs_have_no_reservation(self):
         jobs = trace((0, 100, 6), (0, 10, 4), (20, 80, 2))

@@ -1,5 +1,6 @@
 """Backfill in front of the engine: nodes are reserved for the oldest large job once it has waited for the bound, and
-meanwhile only those may use them who are expected to be gone in time.
+meanwhile only those may use them who are expected to be gone in time. Where somebody takes longer than that, the
+reservation moves to nodes that have room sooner.
 
 A reservation is a taint on its nodes. The job that it is for tolerates it, and so do, for one decision, those who are
 let in; what a taint keeps out, the engine need not be told.
@@ -84,6 +85,8 @@ class Reserving:
             return True
         if self._reservation is None:
             return self._reserve(now)
+        if now > self._reservation.starts and self._move(self._reservation, now):
+            return True
         return self._let_some_in(self._reservation, now)
 
     def pass_time(self, now: float) -> None:
@@ -96,20 +99,33 @@ class Reserving:
         if now < self.next_due():
             return False
         oldest = next(iter(self._large))
-        job = self._lives[oldest].job
-        places = {name: Place(free, self._tenants(name)) for name, free in self._free.items()}
-        self._reservation = reserve(oldest, *self._pods[job.gpus], places, now)
+        self._reservation = self._soonest(oldest, now)
         self.promises.append(Promise(oldest, now, self._reservation.starts))
         self._decider.reserve(sorted(self._reservation.nodes))
-        self._decider.waits(job, now, may_use_reserved=True)
+        self._decider.waits(self._lives[oldest].job, now, may_use_reserved=True)
         return True
 
-    def _tenants(self, node: str) -> list[Tenant]:
+    def _move(self, overdue: Reservation, now: float) -> bool:
+        """Somebody on its nodes takes longer than estimated: others may have room sooner. Whether they have."""
+        self._reservation = self._soonest(overdue.job, now)
+        if self._reservation.nodes == overdue.nodes:
+            return False
+        self._decider.open(sorted(overdue.nodes - self._reservation.nodes))
+        self._decider.reserve(sorted(self._reservation.nodes - overdue.nodes))
+        return True
+
+    def _soonest(self, job: int, now: float) -> Reservation:
+        places = {name: Place(free, self._tenants(name, now)) for name, free in self._free.items()}
+        return reserve(job, *self._pods[self._lives[job].job.gpus], places, now)
+
+    def _tenants(self, node: str, now: float) -> list[Tenant]:
+        """Whoever takes longer than estimated is expected to take as long again as it has run."""
         found = []
         for number, gpus in self._on[node].items():
             started = self._lives[number].started
             assert started is not None
-            found.append(Tenant(started + self._guesses[number], gpus))
+            ends = started + self._guesses[number]
+            found.append(Tenant(ends if ends >= now else now + (now - started), gpus))
         return found
 
     def _let_some_in(self, reservation: Reservation, now: float) -> bool:
