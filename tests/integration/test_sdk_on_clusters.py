@@ -25,13 +25,15 @@ print('{"apiVersion": "client.authentication.k8s.io/v1", "status": {"token": "to
 
 
 class Server(ThreadingHTTPServer):
-    """Says who has asked, and refuses all whose token is not `wanted`, where that is set."""
+    """Says who has asked, and refuses all whose token is not `wanted`, where that is set. `busy`: how many it turns
+    away first."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.wanted = ""
+        self.busy = 0
         self.asked: list[list[tuple[str, str]]] = []
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.verify_mode = ssl.CERT_OPTIONAL
@@ -51,7 +53,10 @@ class _Handler(BaseHTTPRequestHandler):
         certificate = self.connection.getpeercert()
         names = [name for _, name in (certificate or {}).get("subjectAltName", ())]
         body = raw.encode({"gitVersion": ",".join(names) or token})
-        self.send_response(200 if is_known else 401)
+        self.send_response(429 if self.server.busy else 200 if is_known else 401)
+        if self.server.busy:
+            self.server.busy -= 1
+            self.send_header("Retry-After", "0")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -125,6 +130,18 @@ def test_a_plugin_is_asked_once_and_again_when_its_token_ends(server: Server, tm
     server.wanted = "somebody else"
     with pytest.raises(errors.Unauthorized, match='context "lab" of '):
         found.server_version()
+    found.close()
+
+
+def test_a_server_that_turns_requests_away_is_asked_again_but_not_for_ever(server: Server, tmp_path: Path) -> None:
+    found = client(server, tmp_path, {"token": "t"})
+    server.busy = 3
+    assert found.server_version() == "t"
+    assert len(server.asked) == 4
+    server.busy = 100
+    with pytest.raises(errors.TooManyRequests):
+        found.server_version()
+    assert len(server.asked) == 9
     found.close()
 
 

@@ -59,6 +59,15 @@ def test_ps_shows_a_gang_without_pods_and_pods_without_their_group():
     assert rows([], [a_pod("late-0", "Succeeded", group="late", code=0)])[0][:3] == ["late", "gang", "Succeeded"]
 
 
+def test_ps_does_not_show_what_a_job_has_left_that_is_gone():
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "uid": "gone", "controller": True}
+    left = a_group("train-1234", 2)
+    left["metadata"]["ownerReferences"] = [owner]
+    assert rows([left], []) == []
+    owner["kind"] = "SomebodysJob"
+    assert rows([left], [])[0][0] == "train-1234"
+
+
 def a_node(name, **spec):
     return {
         "metadata": {"name": name, "creationTimestamp": CREATED},

@@ -57,7 +57,7 @@ def test_version(capsys):
 
 @pytest.fixture
 def nowhere(tmp_path, monkeypatch):
-    for name in ("MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_DEBUG"):
+    for name in ("MUSTER_SERVER", "MUSTER_KUBECONFIG", "MUSTER_TOKEN", "MUSTER_DEBUG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("MUSTER_DATA", str(tmp_path / "data"))
@@ -95,3 +95,10 @@ def test_debugging_shows_the_traceback(nowhere, monkeypatch):
     monkeypatch.setenv("MUSTER_DEBUG", "1")
     with pytest.raises(errors.Unavailable):
         main.invoke(["ps"])
+
+
+@pytest.mark.parametrize("command", ["install", "uninstall", "doctor", "controller", "agent", "serve", "ps", "exp ls"])
+def test_a_kubeconfig_before_the_command_is_meant_for_every_command(nowhere, tmp_path, capsys, command):
+    missing = tmp_path / "none.yaml"
+    assert main.invoke(["--kubeconfig", str(missing), *command.split()]) == 2
+    assert f"there is no kubeconfig at {missing}" in capsys.readouterr().err
