@@ -9,7 +9,7 @@ import io
 import random
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Self
@@ -25,6 +25,7 @@ from muster.store import wire
 AT_ONCE: Final = 32
 """Requests under way at the same time, watches apart: more would only wait at the server, or be sent away by it."""
 _LAST_AT_ONCE = 4
+"""Beside those: behind them, events would not come at all while there is much to do, and then all at once."""
 _TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=5)
 # A watch that says nothing is no fault, but bookmarks come every minute: silence of several means that nobody is there.
 _WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=300)
@@ -40,7 +41,7 @@ class Turn(Enum):
 
     FIRST = "first"  # it does not wait
     USUAL = "usual"
-    LAST = "last"  # it may take its time: few of its like are under way at once
+    LAST = "last"  # it may take its time: few of its like are under way at once, beside all others
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Connection:
         """The server's answer, whatever it is. Raises Unavailable where there is none."""
         if turn is Turn.FIRST:
             return await self._ask(request)
-        async with self._last_turns if turn is Turn.LAST else nullcontext(), self._turns:
+        async with self._last_turns if turn is Turn.LAST else self._turns:
             return await self._ask(request)
 
     async def _ask(self, request: wire.Request) -> Response:
