@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
+from muster.access import trust
 from muster.access.credentials import (
     PLUGIN_VERSIONS,
     Credential,
@@ -356,7 +357,7 @@ def _tls(cluster: _Entry[_Cluster], certificate: tuple[str, str] | None) -> ssl.
 
 
 def _context(authority: str = "", certificate: tuple[str, str] | None = None, *, verify: bool = True) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=authority or None)
+    context = trust.client_context(authority)
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

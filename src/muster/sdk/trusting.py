@@ -4,6 +4,7 @@ import ssl
 from pathlib import Path
 
 from muster.access.credentials import Credential, Credentials, FileCredentials
+from muster.access.trust import client_context
 from muster.api import errors
 from muster.sdk.config import Connection, Trust
 from muster.sdk.transport import HttpTransport
@@ -27,10 +28,7 @@ def context(server: str, trust: Trust) -> ssl.SSLContext | None:
     """None for servers without TLS. Raises BadRequest that names the file which will not do."""
     if not server.startswith("https://"):
         return None
-    made = ssl.create_default_context()
-    # As curl and kubectl have it: what is named is trusted as it is, also where it is no authority itself.
-    made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    made.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+    made = client_context()
     try:
         if trust.ca:
             made.load_verify_locations(Path(trust.ca).expanduser())

@@ -57,6 +57,8 @@ def test_a_token_is_sent_as_bearer(path):
     assert cluster.namespace == "default"
     assert headers(cluster) == [("Authorization", "Bearer secret")]
     assert tls(cluster).verify_mode is ssl.CERT_REQUIRED
+    assert tls(cluster).verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
+    assert not tls(cluster).verify_flags & ssl.VERIFY_X509_STRICT
 
 
 def test_a_context_has_its_namespace_and_can_be_chosen(path):
