@@ -94,6 +94,8 @@ def command(session: Session, /, **options: raw.JSON) -> None:
 
 def _of_platform(asked: _Options, session: Session) -> Coroutine[object, object, None]:
     found = config.connection(asked.server or session.server, asked.token or session.token)
+    if found.cluster is not None:
+        raise errors.BadRequest(f"{found.cluster.source} is a cluster: to join it, name its file with --kubeconfig")
     if not found.token:
         raise errors.BadRequest("a node needs a token: pass the content of the server's node-token file with --token")
     settings = AgentSettings(

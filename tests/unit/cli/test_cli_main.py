@@ -102,3 +102,12 @@ def test_a_kubeconfig_before_the_command_is_meant_for_every_command(nowhere, tmp
     missing = tmp_path / "none.yaml"
     assert main.invoke(["--kubeconfig", str(missing), *command.split()]) == 2
     assert f"there is no kubeconfig at {missing}" in capsys.readouterr().err
+
+
+def test_a_node_joins_no_cluster_because_of_a_variable(nowhere, tmp_path, capsys, monkeypatch):
+    file = tmp_path / "cluster.yaml"
+    cluster = "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]"
+    file.write_text(f"current-context: c\n{cluster}\ncontexts: [{{name: c, context: {{cluster: c}}}}]\n")
+    monkeypatch.setenv("MUSTER_KUBECONFIG", str(file))
+    assert main.invoke(["agent"]) == 2
+    assert f'context "c" of {file} is a cluster' in capsys.readouterr().err
