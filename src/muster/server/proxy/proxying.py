@@ -6,7 +6,6 @@ TensorBoards are told the prefix under which they are seen.
 """
 
 import asyncio
-import ipaddress
 import logging
 import ssl
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ from muster.api import errors
 from muster.api.errors import ApiError
 from muster.runtime.clock import Clock
 from muster.server.exchange import ClientGone, Outgoing, Query, Response
-from muster.server.proxy import exchanges, headers, refusing, sockets
+from muster.server.proxy import exchanges, headers, locating, refusing, sockets
 from muster.server.proxy.admitting import Admit, Admitted
 from muster.server.proxy.exchanges import Asked, Exchange, Timeouts
 from muster.server.proxy.headers import Front, Pairs
@@ -189,7 +188,7 @@ class Proxy:
         if target is None:
             raise refusing.not_found(asking.service)
         admitted = await self._admit(target, asking.headers, asking.query, method)
-        _check_address(target)
+        target = await locating.located(target)
         # Only for those who were let in: strangers do not keep a task from being idle.
         self._services.touch(target.task)
         return target, admitted
@@ -278,23 +277,6 @@ def _asked(asking: _Asking, admitted: Admitted) -> Asked:
     )
     extra = (headers.own_cookie(admitted.token, front),) if admitted.token else ()
     return Asked(asking.scope.get("method", "GET"), asking.path, asking.pairs, sent, front, extra)
-
-
-def _check_address(target: Target) -> None:
-    """Whatever the table says: these are nobody's pod. Cloud machines tell their secrets at a link-local address."""
-    try:
-        address = ipaddress.ip_address(target.address)
-    except ValueError as error:
-        raise refusing.not_found(target.task) from error
-    inner = getattr(address, "ipv4_mapped", None) or address
-    if (
-        inner.is_link_local
-        or inner.is_multicast
-        or inner.is_unspecified
-        or (inner.is_reserved and not inner.is_loopback)
-    ):
-        _log.warning("task %s has the address %s, which is refused", target.task, target.address)
-        raise refusing.not_found(target.task)
 
 
 def _with_slash(asking: _Asking) -> Response:
