@@ -10,12 +10,11 @@ from muster.cli.groups import Group
 def command() -> None:
     """Simulate a cluster in virtual time.
 
-    Nothing is started and no server is asked: it all happens in this process, and the same seed gives
-    the same result.
+    No server is asked and nothing is left running: the same seed gives the same result.
 
     \b
     Examples:
-      muster sim replay trace.csv --nodes 64x8 --compare
+      muster sim replay trace.csv --nodes 64x8 --policy all
       muster sim run --seeds 200
     """
 

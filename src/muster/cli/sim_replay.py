@@ -51,7 +51,6 @@ _POLICIES = "\b\n" + "\n".join(["Policies:", *(f"  {name:12} {each.summary}" for
     type=click.Choice([*POLICIES, _EVERY]),
     help="Which, repeatable: several are compared. [default: fifo]",
 )
-@click.option("--compare", is_flag=True, help="The same as --policy all.")
 @click.option(
     "--workers",
     type=click.IntRange(1),
@@ -108,7 +107,7 @@ def replay_command(**options: JSON) -> None:
 
 def _chosen(options: Mapping[str, JSON]) -> list[str]:
     wanted = list(dict.fromkeys(options["policies"])) or ["fifo"]
-    return list(POLICIES) if options["compare"] or _EVERY in wanted else wanted
+    return list(POLICIES) if _EVERY in wanted else wanted
 
 
 def _replayed(setups: Sequence[Setup], workers: int) -> list[Report]:
