@@ -70,7 +70,7 @@ async def is_passed_on(kubectl: Kubectl) -> bool:
 
 
 async def apply(kubectl: Kubectl, namespace: str, *documents: dict[str, Any]) -> None:
-    await kubectl("apply", "-n", namespace, "-f", "-", stdin="\n---\n".join(map(json.dumps, documents)))
+    await kubectl("apply", "-n", namespace, "-f", "-", stdin="\n".join(map(json.dumps, documents)))
 
 
 async def waiting(kubectl: Kubectl, path: str, *options: str) -> list[tuple[str, int, int]]:
