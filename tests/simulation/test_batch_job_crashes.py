@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+from tests.simulation import seeded
 from tests.unit.controllers.scheduler_worlds import Spy
 
 from muster.api import batch, core, errors
@@ -15,7 +16,7 @@ from muster.api.objects import Object
 from muster.api.raw import JSON, Document
 from muster.controllers.garbage import GarbageCollector
 from muster.controllers.jobs.batch import BatchJobController
-from muster.runtime.clock import VirtualClock, run_virtual
+from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Bind, Change, Create, Delete, Patch, Result, Selection, Store, Write, write_one
 
@@ -250,15 +251,4 @@ def check_counts(job: Object, fates: dict[str, str], *, is_steady: bool) -> None
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 def test_no_pod_too_many_and_none_counted_twice_or_never(first: int) -> None:
-    for seed in range(first, first + AT_ONCE):
-
-        async def main(clock: VirtualClock, seed: int = seed) -> None:
-            chance = random.Random(seed)
-            async with EmbeddedStore.in_memory(clock=clock, entropy=chance) as store:
-                await live(History(store, clock, chance))
-
-        try:
-            run_virtual(main)
-        except BaseException as error:
-            error.add_note(f"seed {seed}")
-            raise
+    seeded.live_through(range(first, first + AT_ONCE), lambda *given: live(History(*given)))

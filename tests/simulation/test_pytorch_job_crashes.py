@@ -6,6 +6,7 @@ import asyncio
 import random
 
 import pytest
+from tests.simulation import seeded
 from tests.simulation.test_batch_job_crashes import Moody
 
 from muster.api import core, kubeflow, volcano
@@ -15,7 +16,7 @@ from muster.api.raw import Document
 from muster.controllers.garbage import GarbageCollector
 from muster.controllers.jobs.pytorch import PyTorchJobController
 from muster.jobs.pytorch import names
-from muster.runtime.clock import VirtualClock, run_virtual
+from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Bind, Create, Delete, Patch, Selection, Write
 
@@ -137,9 +138,4 @@ async def come_to_an_end(world: History) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_failure_is_counted_and_nothing_is_left(seed: int) -> None:
-    async def main(clock: VirtualClock) -> None:
-        chance = random.Random(seed)
-        async with EmbeddedStore.in_memory(clock=clock, entropy=chance) as store:
-            await live(History(store, clock, chance))
-
-    run_virtual(main)
+    seeded.live_through([seed], lambda *given: live(History(*given)))

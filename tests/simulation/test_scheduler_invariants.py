@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+from tests.simulation import seeded
 from tests.unit.controllers.scheduler_worlds import GROUP, Spy, World
 
 from muster.api import core, errors, volcano
 from muster.api.objects import Key, Object
 from muster.cluster.amounts import allocatable_of, needs_of
 from muster.cluster.state import FINISHED
-from muster.runtime.clock import VirtualClock, run_virtual
+from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Bind, Delete, Patch, Result, Selection, Write
 from muster.testing.builders import NodeBuilder, PodBuilder, a_node, a_pod, a_pod_group
@@ -289,15 +290,4 @@ async def come_to_rest(world: History) -> None:
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 def test_whatever_happens_the_invariants_hold(first: int) -> None:
-    for seed in range(first, first + AT_ONCE):
-
-        async def main(clock: VirtualClock, seed: int = seed) -> None:
-            chance = random.Random(seed)
-            async with EmbeddedStore.in_memory(clock=clock, entropy=chance) as store:
-                await live(History(store, clock, chance))
-
-        try:
-            run_virtual(main)
-        except BaseException as error:
-            error.add_note(f"seed {seed}")
-            raise
+    seeded.live_through(range(first, first + AT_ONCE), lambda *given: live(History(*given)))

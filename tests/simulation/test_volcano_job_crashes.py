@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 import pytest
+from tests.simulation import seeded
 from tests.simulation.test_batch_job_crashes import Moody
 
 from muster.api import core, volcano
@@ -21,7 +22,7 @@ from muster.jobs.volcano import names
 from muster.jobs.volcano.plugins import KeyPair
 from muster.jobs.volcano.states import CHANGES
 from muster.jobs.volcano.vocabulary import OVER, phase_of
-from muster.runtime.clock import VirtualClock, run_virtual
+from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Bind, Change, Create, Delete, Patch, Selection, Write, write_one
 
@@ -270,15 +271,4 @@ async def check_over(world: History, job: Object) -> None:
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 def test_pods_only_while_they_are_wanted_and_nothing_left_in_the_end(first: int) -> None:
-    for seed in range(first, first + AT_ONCE):
-
-        async def main(clock: VirtualClock, seed: int = seed) -> None:
-            chance = random.Random(seed)
-            async with EmbeddedStore.in_memory(clock=clock, entropy=chance) as store:
-                await live(History(store, clock, chance))
-
-        try:
-            run_virtual(main)
-        except BaseException as error:
-            error.add_note(f"seed {seed}")
-            raise
+    seeded.live_through(range(first, first + AT_ONCE), lambda *given: live(History(*given)))

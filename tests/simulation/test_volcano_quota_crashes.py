@@ -7,6 +7,7 @@ import random
 from collections import Counter
 
 import pytest
+from tests.simulation import seeded
 from tests.simulation.quota_platform import a_flavor, a_queue
 from tests.simulation.test_batch_job_crashes import Moody
 from tests.simulation.volcano_quota_platform import QUEUE, a_key, a_task, a_volcano_job
@@ -23,7 +24,7 @@ from muster.controllers.quota import QuotaController
 from muster.controllers.quota.jobs import JobsController
 from muster.controllers.quota.lifecycle import LifecycleController
 from muster.jobs.volcano.vocabulary import OVER, phase_of
-from muster.runtime.clock import VirtualClock, run_virtual
+from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
 from muster.store.protocol import Change, Create, Delete, Patch, Selection, write_one
 
@@ -247,15 +248,4 @@ async def come_to_an_end(world: History) -> None:
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 def test_pods_never_take_more_than_the_queue_has(first: int) -> None:
-    for seed in range(first, first + AT_ONCE):
-
-        async def main(clock: VirtualClock, seed: int = seed) -> None:
-            chance = random.Random(seed)
-            async with EmbeddedStore.in_memory(clock=clock, entropy=chance, take_in=take_in) as store:
-                await live(History(store, clock, chance))
-
-        try:
-            run_virtual(main)
-        except BaseException as error:
-            error.add_note(f"seed {seed}")
-            raise
+    seeded.live_through(range(first, first + AT_ONCE), lambda *given: live(History(*given)), take_in)
