@@ -3,9 +3,9 @@
 import random
 from collections.abc import Awaitable, Callable, Iterable
 
+from muster.api.managing import TakeIn
 from muster.runtime.clock import VirtualClock, run_virtual
 from muster.store.embedded import EmbeddedStore
-from muster.api.managing import TakeIn
 
 
 def live_through(

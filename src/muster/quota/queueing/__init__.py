@@ -1,6 +1,5 @@
 """Workloads that wait for quota: in which order they are looked at, and what is not worth looking at again yet."""
 
-from muster.quota.queueing.backoff import Backoffs, is_backoff_over, requeue_at
 from muster.quota.queueing.pending import Counts, PendingQueue, Preemptor, Verdict
 from muster.quota.queueing.reasons import RequeueReason
 from muster.quota.queueing.routing import PendingQueues
@@ -8,7 +7,6 @@ from muster.quota.queueing.second_pass import SecondPass, needs_second_pass
 from muster.quota.queueing.standing import Position, Standing
 
 __all__ = [
-    "Backoffs",
     "Counts",
     "PendingQueue",
     "PendingQueues",
@@ -18,7 +16,5 @@ __all__ = [
     "SecondPass",
     "Standing",
     "Verdict",
-    "is_backoff_over",
     "needs_second_pass",
-    "requeue_at",
 ]
