@@ -7,7 +7,8 @@ from tests.unit.quota.queue_worlds import PLAIN, START, a_condition, a_queue, a_
 
 from muster.api.meta import Instant
 from muster.quota.gates import Gates
-from muster.quota.queueing import PendingQueue, RequeueReason, Verdict, is_backoff_over
+from muster.quota.queueing import PendingQueue, RequeueReason, Verdict
+from muster.quota.queueing.backoff import is_backoff_over
 from muster.quota.queueing.lanes import Lanes
 from muster.quota.settings import Settings
 from muster.quota.workloads import EVICTED, QUOTA_RESERVED, REQUEUED, ScanPosition, WorkloadInfo
