@@ -20,7 +20,7 @@ from muster.sim.traces import Job, Trace
 _SECONDS = 60.0  # asked of the whole Philly trace, 82,000 jobs
 _LOADS = {"roomy": 0.15, "busy": 0.8, "overloaded": 1.0}
 """What part of the GPUs the trace would keep busy if its jobs came evenly; the real Philly cluster was a roomy one."""
-_MADE_UP = 10_000
+_MADE_UP = 3_000
 _SIZES = (1,) * 93 + (2, 2, 4, 4, 8, 8, 16)
 
 
@@ -52,11 +52,12 @@ def _trace() -> tuple[Trace, str]:
 
 
 def _made_up() -> Trace:
-    """One GPU mostly, minutes mostly, and a few that take days."""
+    """One GPU mostly, minutes mostly, and a few that take half a day: no longer, lest most of the work comes after the
+    last arrival, and nobody waits on a cluster that is called busy."""
     chance = random.Random(0)
     jobs, now = [], 0.0
     for number in range(_MADE_UP):
-        now += chance.expovariate(1 / 60)
-        seconds = min(30 * 86400.0, chance.lognormvariate(6.5, 2.5))
+        now += chance.expovariate(1 / 300)
+        seconds = min(12 * 3600.0, chance.lognormvariate(6.5, 2.5))
         jobs.append(Job(number, now, seconds, chance.choice(_SIZES), f"q{chance.randrange(15)}"))
     return Trace(jobs)
