@@ -423,6 +423,19 @@ async def test_of_a_gangs_victims_all_may_go_or_none_is_touched(clock: VirtualCl
 
 
 @on_virtual_time
+async def test_decisions_that_take_from_one_budget_are_counted_together(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(1), a_node("m").cpu(1))
+        await world.stage(running("a").label("app", "x"), running("b", "m").label("app", "x"))
+        await guard(store, "a", "b")
+        async with world.scheduling():
+            await world.stage(*(important(f"boss{n}").cpu(1) for n in range(2)))
+            await clock.sleep(20)
+            assert sum([await is_untouched(world, "a"), await is_untouched(world, "b")]) == 1
+
+
+@on_virtual_time
 async def test_a_victim_that_is_kept_after_all_is_told_so_when_nobody_waits_any_more(clock: VirtualClock) -> None:
     """Between the trial and the eviction others may have used the budget up."""
 

@@ -39,6 +39,8 @@ class _Waiting:
     bindings: list[Binding]
     victims: dict[str, Key]  # by uid
     deadline: float
+    is_cleared: bool = False
+    """Its victims have been told to go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,31 +108,43 @@ class Evictions:
                 return  # selects nothing
 
     def take_trials(self) -> list[Trial]:
+        """Each counts those before it, and what was told to go: no budget shows that yet."""
         untried, self._untried = self._untried, []
-        return [self._trial(waiting) for waiting in untried if waiting.bindings]
+        cleared = {id(one): one for one in self._by_pod.values() if one.is_cleared}
+        leaving = [pod for one in cleared.values() for pod in self._present(one)]
+        trials = []
+        for waiting in untried:
+            if waiting.bindings:
+                victims = self._present(waiting)
+                trials.append(self._trial(waiting, victims, leaving))
+                leaving += victims if trials[-1].is_within_budgets else ()
+        return trials
 
-    def _trial(self, waiting: _Waiting) -> Trial:
-        victims = self._present(waiting)
-        if not self._may_all_go(victims):
+    def _trial(self, waiting: _Waiting, victims: Sequence[Object], leaving: Sequence[Object]) -> Trial:
+        if not self._may_all_go(victims, leaving):
             return Trial(waiting, (), is_within_budgets=False)
         dry_runs = [Delete(core.POD, v.key, uid=v.uid, options=_DRY_RUN, within_budgets=True) for v in victims]
         return Trial(waiting, dry_runs, is_within_budgets=True)
 
-    def _may_all_go(self, victims: Iterable[Object]) -> bool:
-        """As far as budgets are known that cover several of them: of a single one the store says so itself."""
-        going = [pod for pod in victims if disrupting.counts(pod)]
-        namespaces = {pod.key.namespace for pod in going}
+    def _may_all_go(self, victims: Sequence[Object], leaving: Sequence[Object]) -> bool:
+        """As far as budgets are known that cover several: of a single one the store says so itself."""
+        going = {pod.uid: pod for pod in (*leaving, *victims) if disrupting.counts(pod)}
+        namespaces = {pod.key.namespace for pod in victims}
         for key, (budget, selector) in self._budgets.items():
             if key.namespace not in namespaces:
                 continue
-            covered = [p for p in going if p.key.namespace == key.namespace and selector.matches(p.meta.labels or {})]
-            if len(covered) > 1 and len(covered) > disrupting.allowance(budget, self._pods(key.namespace)):
+            there = {uid: pod for uid, pod in going.items() if pod.key.namespace == key.namespace}
+            covered = {uid for uid, pod in there.items() if selector.matches(pod.meta.labels or {})}
+            if len(covered) < 2 or not any(pod.uid in covered for pod in victims):
+                continue
+            if len(covered) > disrupting.allowance(budget, self._pods(key.namespace)):
                 return False
         return True
 
     def _pods(self, namespace: str) -> Iterator[Object]:
-        wanted = core.POD
-        return (found for (kind, key), found in self._objects.items() if kind is wanted and key.namespace == namespace)
+        for (kind, key), found in self._objects.items():
+            if kind is core.POD and key.namespace == namespace:
+                yield found
 
     def try_again(self, trial: Trial) -> None:
         self._untried.append(trial.waiting)
@@ -144,6 +158,7 @@ class Evictions:
         condition = self._condition(preemptor)
         for pod in self._present(waiting):
             self._evict(pod, preemptor, condition)
+        waiting.is_cleared = True
         self._extend(waiting)
 
     # While they leave
