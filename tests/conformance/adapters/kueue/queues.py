@@ -7,14 +7,8 @@ from muster.api import core, kueue, timestamps
 from muster.api.meta import Instant
 from muster.cluster.namespaces import Namespaces
 from muster.quota.fair_admission import Ledger, charges_entry, has_ledger
-from muster.quota.queueing import (
-    PendingQueue,
-    PendingQueues,
-    RequeueReason,
-    SecondPass,
-    Verdict,
-    is_backoff_over,
-)
+from muster.quota.queueing import PendingQueue, PendingQueues, RequeueReason, SecondPass, Verdict
+from muster.quota.queueing.backoff import is_backoff_over
 from muster.quota.queues import Queue, read_queue, read_weight
 from muster.quota.settings import Settings
 from muster.quota.tree import QuotaTree
