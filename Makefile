@@ -8,7 +8,7 @@ SUITE  ?= all
 # Tests start hundreds of processes: what they run is compiled once, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up demo test test-e2e test-simulation compare-simulation soak test-postgres kubectl test-kubectl helm kubernetes test-kubernetes test-torch test-torch-kubernetes test-det check format bench docs conformance clean
+.PHONY: up demo test test-e2e test-simulation compare-simulation soak test-postgres kubectl test-kubectl helm kubernetes test-kubernetes image test-installation test-torch test-torch-kubernetes test-det check format bench docs conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -75,6 +75,10 @@ helm:                   ## build Helm into build/bin, to check the chart with; p
 kubernetes: $(STAMP)    ## build the control plane of test-kubernetes, into the user's cache; needs Go
 	nice $(BIN)/python tools/kubernetes.py --build
 
+# In a network of its own this machine has that address; and what nodes change is gone afterwards. Where that may be had.
+ADDRESS  := 10.218.0.1
+ISOLATED  = $(shell tools/isolated $(ADDRESS) true 2>/dev/null && echo tools/isolated $(ADDRESS))
+
 # The same tests as on a platform of our own, each file on a control plane for itself: another store below them.
 ON_CLUSTER := $(addprefix tests/e2e/test_,batch_job_run.py cli_batch.py cli_jobs.py cli_objects.py cli_quota.py \
   cli_terminal.py quota_queues.py vcctl_requests.py volcano_job_run.py volume_mounts.py \
@@ -83,8 +87,17 @@ ON_CLUSTER := $(addprefix tests/e2e/test_,batch_job_run.py cli_batch.py cli_jobs
 
 test-kubernetes: $(STAMP) ## on a real cluster: that of KUBECONFIG, else a control plane that it builds and starts by itself
 	@tools/install-containerd
-	$(if $(KUBECONFIG),,$(BIN)/python tools/kubernetes.py --) $(BIN)/python -m pytest tests/kubernetes
+	$(if $(KUBECONFIG),,$(ISOLATED) $(BIN)/python tools/kubernetes.py --) $(BIN)/python -m pytest tests/kubernetes
 	MUSTER_E2E_ON=kubernetes $(BIN)/python -m pytest -n 2 --dist loadfile $(ON_CLUSTER)
+
+image:                  ## build deploy/Dockerfile into build/image.tar, without a registry; as root it installs Debian's buildah
+	@mkdir -p build
+	@tools/build-image build/image.tar
+
+test-installation: $(STAMP) image ## the image as an installation on a real cluster, with containers and Services; as root
+	@tools/install-containerd
+	tools/isolated $(ADDRESS) $(BIN)/python tools/kubernetes.py --address $(ADDRESS) -- \
+	  $(BIN)/python -m pytest tests/installation
 
 # An interpreter that has PyTorch; Debian's package belongs to the system's own.
 TORCH_PYTHON ?= /usr/bin/python3
