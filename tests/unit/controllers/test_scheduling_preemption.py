@@ -429,8 +429,8 @@ async def test_decisions_that_take_from_one_budget_are_counted_together(clock: V
         await world.stage(a_node("n").cpu(1), a_node("m").cpu(1))
         await world.stage(running("a").label("app", "x"), running("b", "m").label("app", "x"))
         await guard(store, "a", "b")
+        await world.stage(*(important(f"boss{n}").cpu(1) for n in range(2)))
         async with world.scheduling():
-            await world.stage(*(important(f"boss{n}").cpu(1) for n in range(2)))
             await clock.sleep(20)
             assert sum([await is_untouched(world, "a"), await is_untouched(world, "b")]) == 1
 
