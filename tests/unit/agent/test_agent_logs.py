@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.agent import logs
-from muster.agent.keeper import Log
 from muster.agent.logs import LogOptions
+from muster.agent.output import Log
 from muster.api import errors
 from muster.api.meta import Instant
 from muster.runtime.clock import SystemClock, VirtualClock
