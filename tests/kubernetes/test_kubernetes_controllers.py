@@ -190,7 +190,7 @@ async def test_of_a_gangs_victims_none_is_touched_while_a_budget_keeps_one_of_th
         await desk.wait("condition=Ready", "pod/first", "pod/second")
         await desk.wait("jsonpath={.status.disruptionsAllowed}=1", "pdb/guard")
         await desk.apply(a_gang("gang", 2, "sleep 60", priorityClassName=important))
-        await desk.wait("create", "pod/gang-worker-0", "pod/gang-worker-1")
+        await desk.wait("jsonpath={.status.pending}=2", "vcjob/gang")
         await desk.wait("jsonpath={.status.nominatedNodeName}", "pod/gang-worker-0", "pod/gang-worker-1")
         await asyncio.sleep(3)
         for name in ("first", "second"):
