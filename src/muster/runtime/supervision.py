@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
+from muster.api import errors
 from muster.runtime.clock import Clock
 
 _log = logging.getLogger(__name__)
@@ -27,6 +28,9 @@ async def _keep(name: str, component: Callable[[], Awaitable[None]], clock: Cloc
         try:
             await component()
             _log.error("%s ended by itself; starting it again", name)
+        except errors.Unavailable as error:
+            # Somebody else is away for a moment: no fault of ours, and no trace of ours would help.
+            _log.warning("%s cannot go on, and is started again: %s", name, error)
         except Exception:
             _log.exception("%s failed; starting it again", name)
         if _is_ending():

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from muster.api import errors
 from muster.runtime.clock import Clock, SystemClock
 from muster.runtime.supervision import supervise
 from muster.testing.virtual import on_virtual_time
@@ -48,3 +49,18 @@ async def test_one_that_fails_while_it_is_cancelled_is_not_started_again() -> No
         with pytest.raises(asyncio.CancelledError):
             await running
     assert starts == 1
+
+
+@on_virtual_time
+async def test_a_server_that_is_away_is_told_in_one_line(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    async def asks() -> None:
+        raise errors.Unavailable("nobody answers the webhook")
+
+    running = asyncio.create_task(supervise({"queues": asks}, clock=clock))
+    await clock.sleep(0.05)
+    (told,) = caplog.records
+    assert told.getMessage() == "queues cannot go on, and is started again: nobody answers the webhook"
+    assert told.exc_info is None
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
