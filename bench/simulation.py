@@ -38,9 +38,7 @@ def run(progress: Progress) -> list[Figure]:
         Figure("steady.speed", outcome.seconds / seconds, "x", 5000, note=note),
         Figure("steady.ms_a_job", 1000 * seconds / jobs, "ms", note="processor time, with the leases of all nodes"),
         Figure("steady.writes_a_job", writes / jobs, "writes", note="that changed something"),
-        Figure(
-            "pods.speed", pods.seconds / of_pods, "x", note=f"{pods.happened['Submit']:,} lone pods"
-        ),
+        Figure("pods.speed", pods.seconds / of_pods, "x", note=f"{pods.happened['Submit']:,} lone pods"),
         Figure("faults.seeds_a_second", _SEEDS / of_seeds, "/s", note=f"{_SEEDS} seeds of `muster sim run`, one core"),
     ]
 
