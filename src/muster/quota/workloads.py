@@ -156,6 +156,7 @@ class WorkloadInfo(Told):
         "priority",
         "queue",
         "queued_since",
+        "rests_until",
         "scan",
         "was_seen",
     )
@@ -172,6 +173,8 @@ class WorkloadInfo(Told):
         """Others are not to take its place."""
         self.created = _instant(view.metadata.creation_timestamp)
         self.queued_since = self._queued_since(settings)
+        self.rests_until = _rests_until(view)
+        """When its rest ends; None where it has none, or one without end."""
         self.pod_sets = _pod_sets(view, settings, adjust)
         self.scan: ScanPosition | None = None
         self.was_seen = False
@@ -200,6 +203,7 @@ class WorkloadInfo(Told):
         made.is_protected = is_protected(view)  # a label may have changed, which is no other generation
         made.conditions = {condition.type: condition for condition in view.status.conditions}
         made.queued_since = made._queued_since(settings)
+        made.rests_until = _rests_until(view)
         made.scan = made._reserved_at = None
         is_same = pod_sets is self.pod_sets
         made._shape, made._usage = (self._shape, self._usage) if is_same else (None, None)
@@ -322,6 +326,11 @@ def _moved(said: str, created: Instant) -> Instant:
 def _instant(text: str | None) -> Instant:
     """A time that is not said is older than any that is."""
     return timestamps.parse(text) if text else Instant(float("-inf"))
+
+
+def _rests_until(view: kueue.Workload) -> Instant | None:
+    state = view.status.requeue_state
+    return timestamps.parse(state.requeue_at) if state is not None and state.requeue_at else None
 
 
 def _boost(view: kueue.Workload, settings: Settings) -> int:

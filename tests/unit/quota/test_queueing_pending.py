@@ -413,25 +413,6 @@ def test_a_flush_forgets_verdicts() -> None:
     assert popped(queue) == ["a", "b", "c"]
 
 
-def test_when_one_of_a_shape_has_taken_the_room_the_next_rests_without_a_look() -> None:
-    queue = a_pending(a_workload("first", at=1), a_workload("second", at=2), a_workload("third", at=3))
-    fail(queue)
-    queue.flush(ALL, START, lambda _: True)
-    admitted = queue.pop()
-    assert admitted is not None
-    queue.delete(admitted.key)
-    queue.recall(lambda _: True)
-    assert queue.peek() is not None, "there is room left for it"
-    queue.recall(lambda _: False)
-    assert queue.peek() is None
-    assert parked(queue) == {"ns/second", "ns/third"}
-    verdict = queue.verdict("ns/third")
-    assert verdict is not None
-    assert verdict.key == "ns/second", "who can still be asked why"
-    queue.flush(ALL, START, lambda _: True)
-    assert popped(queue) == ["second", "third"]
-
-
 def test_other_shapes_have_other_verdicts() -> None:
     queue = a_pending(a_workload("a", cpu="9"), a_workload("b", cpu="9", priority=-1))
     fail(queue)

@@ -2,25 +2,15 @@
 
 from heapq import heappop, heappush
 
-from muster.api import timestamps
 from muster.api.meta import Instant
 from muster.quota.workloads import REQUEUED, WorkloadInfo
-
-
-def requeue_at(info: WorkloadInfo) -> Instant | None:
-    """When its rest ends; None where it has none, or one without end."""
-    state = info.view.status.requeue_state
-    if state is None or not state.requeue_at:
-        return None
-    return timestamps.parse(state.requeue_at)
 
 
 def is_backoff_over(info: WorkloadInfo, now: Instant) -> bool:
     requeued = info.conditions.get(REQUEUED)
     if requeued is not None and requeued.status == "False":
         return False
-    at = requeue_at(info)
-    return at is None or at <= now
+    return info.rests_until is None or info.rests_until <= now
 
 
 class Backoffs:

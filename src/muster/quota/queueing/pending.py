@@ -303,15 +303,12 @@ class PendingQueue:
 
     def recall(self, may_fit: Callable[[WorkloadInfo], bool]) -> None:
         """Others have taken the room that was made. Whoever was woken for it, stands first, and cannot fit now, rests
-        again with the verdict that it had. Where the one has left who was looked at then, it stands for its shape."""
+        again with the verdict that it had, as long as the one waits who was looked at then."""
         while self._lapsed and (head := self._active.peek()) is not None:
             found = self._lapsed.get(head.shape)
-            if found is None or may_fit(head):
+            if found is None or found[0].key not in self or may_fit(head):
                 return
-            looked_at, verdict = found
-            if looked_at.key not in self:
-                looked_at, verdict = head, Verdict(verdict.reason, head.key)
-            self._held[head.shape] = looked_at
+            self._held[head.shape], verdict = found
             self.hold_shape(head.shape, verdict)
             self._note_change()
 
