@@ -98,7 +98,8 @@ def vcctl(up: Platform) -> Iterator[Vcctl]:
     found.close()
 
 
-def until(holds: Callable[[], object], seconds: float = 30.0) -> None:
+# So long, since the garbage collector of a new cluster learns of our kinds only after half a minute.
+def until(holds: Callable[[], object], seconds: float = 90.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline
