@@ -142,16 +142,14 @@ async def test_a_doctor_finds_nothing(site: Site) -> None:
     assert {"controllers", "leader", "webhooks", "nodes"} <= {each["about"] for each in found}
 
 
-async def test_when_the_leader_is_killed_the_other_takes_over(site: Site) -> None:
+async def test_when_the_leader_is_killed_another_takes_over(site: Site) -> None:
     dead = await leader(site)
-    (other,) = [pod["metadata"]["name"] for pod in await controllers(site) if pod["metadata"]["name"] != dead]
     await site.kubectl("delete", "pod", *HOME, dead, "--grace-period=0", "--force")
 
     async def missing() -> str:
         return "" if await leader(site) not in ("", dead) else "nobody else leads"
 
     await eventually(site, missing, 30)
-    assert await leader(site) == other
     await ran(site, "second")
     await rolled_out(site, names.CONTROLLER)
 
