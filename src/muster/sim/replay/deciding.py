@@ -15,13 +15,12 @@ from muster.api.conditions import FALSE, TRUE
 from muster.api.meta import Condition, Instant, LabelSelector, ObjectMeta
 from muster.quota.decisions import Admission, Eviction
 from muster.quota.engine import Engine
-from muster.quota.queues import Strategy, Victims
+from muster.quota.queues import Victims
 from muster.quota.settings import FairSharing, Settings
 from muster.quota.topology.assignments import HOSTNAME
 from muster.quota.workloads import EVICTED, QUEUED_SINCE, QUOTA_RESERVED, WorkloadInfo
 from muster.sim.replay.machines import GPU, Machines
 from muster.sim.replay.policies import Policy
-from muster.sim.replay.prospects import Prospects
 from muster.sim.replay.shares import Shares
 from muster.sim.traces import Job
 
@@ -59,10 +58,6 @@ class Decider:
         self._nodes = {node.metadata.name: node for node in machines.views()}
         self._pod_sets: dict[tuple[int, bool], tuple[kueue.PodSet, ...]] = {}
         self._views: dict[int, kueue.Workload] = {}
-        self._on: dict[int, tuple[tuple[str, int], ...]] = {}
-        self._prospects = Prospects(machines, policy)
-        self._looks_at_news = policy.strategy is not Strategy.STRICT
-        self._has_news = False
         self._told = 0
         self._set_up(policy, Instant(now))
 
@@ -106,14 +101,9 @@ class Decider:
         )
         self._views[job.number] = view
         self._engine.workload_changed(view, Instant(now))
-        self._prospects.came(job.number, job.gpus, self._shares.queue_of(job.queue), may_use_reserved=may_use_reserved)
-        # One that has just come is looked at even if nodes have no room for it: until that is found out it keeps quota
-        # from others, as on the platform. Who comes to a strict queue waits behind its first one.
-        self._has_news = self._looks_at_news
 
     def ended(self, job: int) -> None:
         del self._views[job]
-        self._prospects.left(self._on.pop(job))
         self._engine.workload_removed(_key(job))
 
     def reserve(self, nodes: Sequence[str]) -> None:
@@ -122,13 +112,11 @@ class Decider:
             node = self._nodes[name]
             spec = structs.replace(node.spec, taints=(_RESERVED,))
             self._engine.state.cluster.node_changed(structs.replace(node, spec=spec))
-        self._prospects.reserve(nodes, is_open=False)
 
     def open(self, nodes: Sequence[str]) -> None:
         for name in nodes:
             self._engine.state.cluster.node_changed(self._nodes[name])
         self._engine.room_on_nodes()
-        self._prospects.reserve(nodes, is_open=True)
 
     # What follows
 
@@ -136,14 +124,13 @@ class Decider:
         """All that can be decided now."""
         engine, instant = self._engine, Instant(now)
         found: list[Outcome] = []
-        while engine.has_work(instant) and (self._has_news or self._prospects.has_any()):
+        while engine.has_work(instant):
             for decision in engine.step(instant).decisions:
                 if isinstance(decision, Admission):
                     engine.workload_changed(decision.assumed.view, instant)
                     found.append(self._started(decision.assumed))
                 elif isinstance(decision, Eviction):
                     found.append(self._stopped(decision, instant))
-        self._has_news = False
         return found
 
     def _started(self, info: WorkloadInfo) -> Started:
@@ -151,10 +138,7 @@ class Decider:
         (pods,) = info.pod_sets
         assert pods.topology is not None
         each = pods.requests[GPU] // pods.count
-        nodes = tuple((domain.values[-1], domain.pods * each) for domain in pods.topology.domains)
-        self._on[job] = nodes
-        self._prospects.started(job, nodes)
-        return Started(job, nodes)
+        return Started(job, tuple((domain.values[-1], domain.pods * each) for domain in pods.topology.domains))
 
     def _stopped(self, decision: Eviction, now: Instant) -> Stopped:
         """At once: a replay knows no grace period."""
@@ -164,10 +148,8 @@ class Decider:
             Condition(type=QUOTA_RESERVED, status=FALSE, reason="Pending", last_transition_time=when),
             Condition(type=EVICTED, status=TRUE, reason=decision.reason, last_transition_time=when),
         )
-        view, nodes = self._views[number], self._on.pop(number)
+        view = self._views[number]
         self._engine.workload_changed(structs.replace(view, status=kueue.WorkloadStatus(conditions=told)), now)
-        self._prospects.left(nodes)
-        self._prospects.came(number, sum(gpus for _, gpus in nodes), view.spec.queue_name or "")
         return Stopped(number)
 
     def _pods(self, gpus: int, *, may_use_reserved: bool) -> tuple[kueue.PodSet, ...]:
