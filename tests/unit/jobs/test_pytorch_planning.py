@@ -317,6 +317,11 @@ def test_what_is_cleaned_up_at_the_end(policy: str, wanted: list[str]) -> None:
     assert not decided.created
 
 
+def test_who_has_not_begun_when_the_job_is_over_does_not_wait_on() -> None:
+    crew = [a_pod("master", 0, "Succeeded"), a_pod("worker", 0, "Pending"), a_pod("worker", 1)]
+    assert ended(decide(a_finished_job(cleanPodPolicy="None"), crew)) == ["j-worker-0"]
+
+
 def test_a_finished_job_goes_when_its_time_is_over() -> None:
     document = a_finished_job(ttlSecondsAfterFinished=30)
     assert decide(document, now=NOW + 10).again_after == 20

@@ -101,8 +101,7 @@ def _after_the_end(seen: Seen, now: Instant) -> Plan:
     ended = [
         member.pod
         for member in members.read(seen.pods)
-        if not member.is_terminating
-        if policy.clean_pod_policy == "All" or (policy.clean_pod_policy == "Running" and member.phase not in FINISHED)
+        if not member.is_terminating and _is_cleaned(member, policy.clean_pod_policy)
     ]
     gone = {pod.metadata.name for pod in ended}
     left = {pod.metadata.name for pod in seen.pods} - gone
@@ -115,6 +114,15 @@ def _after_the_end(seen: Seen, now: Instant) -> Plan:
         is_expired=left_seconds is not None and left_seconds <= 0,
         again_after=left_seconds if left_seconds is not None and left_seconds > 0 else None,
     )
+
+
+def _is_cleaned(member: Member, clean_pod_policy: str | None) -> bool:
+    if clean_pod_policy == "All":
+        return True
+    if clean_pod_policy == "Running":
+        return member.phase not in FINISHED
+    # There is nothing to keep of one that has not begun; without its group it would wait for ever.
+    return member.phase == "Pending" and not member.pod.spec.node_name
 
 
 def _seconds_left(job: kubeflow.PyTorchJob, now: Instant) -> float | None:
