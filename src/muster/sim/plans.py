@@ -274,13 +274,18 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     processes: int = 1
     """Processes of controllers, of which one leads."""
     patience: float = 3600.0
-    """Virtual seconds, once the last event is over, within which every job must have ended."""
+    """Virtual seconds, once the last event is over, within which every job must have ended; and `set_back` more."""
     volcano_queues: tuple[VolcanoQueueShape, ...] = ()
     extender: ExtenderShape | None = None
     cron_gap: float = 0.0
     """Virtual seconds that may lie between two runs of a cron job, beyond the patience."""
     renews: float = 10.0
     """Virtual seconds between two signs of life of a node."""
+
+    @property
+    def set_back(self) -> float:
+        """By how much the wall clock is set back in all: what a schedule makes is due so much later."""
+        return sum(-event.seconds for event in self.events if isinstance(event, JumpClock) and event.seconds < 0)
 
 
 def encode(plan: Plan) -> bytes:

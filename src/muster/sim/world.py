@@ -376,13 +376,14 @@ class World:
 
     async def _come_to_rest(self) -> Violation | None:
         """Nothing happens any more: every job must end, and nothing may be left of it."""
-        now, patience = self._clock.now(), self._clock.monotonic() + self._plan.patience
+        allowed = self._plan.patience + self._plan.set_back
+        now, patience = self._clock.now(), self._clock.monotonic() + allowed
         late = await self._wait_for_all(now, patience)
         if not late:
             await self._users.stop_schedules()
             late = await self._wait_for_all(now, patience)
         if late:
-            return _lateness(late, self._plan.patience, "the last fault")
+            return _lateness(late, allowed, "the last fault")
         patience = self._clock.monotonic() + _SETTLE_SECONDS
         while (left := leftovers(self.ledger, self._fleet.running)) and self._clock.monotonic() < patience:
             await self._clock.sleep(LOOK_SECONDS)
