@@ -274,7 +274,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     processes: int = 1
     """Processes of controllers, of which one leads."""
     patience: float = 3600.0
-    """Virtual seconds, once the last event is over, within which every job must have ended; and `set_back` more."""
+    """Virtual seconds, once the last event is over, within which every job must have ended."""
     volcano_queues: tuple[VolcanoQueueShape, ...] = ()
     extender: ExtenderShape | None = None
     cron_gap: float = 0.0

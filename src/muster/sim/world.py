@@ -376,14 +376,16 @@ class World:
 
     async def _come_to_rest(self) -> Violation | None:
         """Nothing happens any more: every job must end, and nothing may be left of it."""
-        allowed = self._plan.patience + self._plan.set_back
-        now, patience = self._clock.now(), self._clock.monotonic() + allowed
+        now, patience = self._clock.now(), self._clock.monotonic() + self._plan.patience
         late = await self._wait_for_all(now, patience)
+        if late and all(one.kind is volcano.CRON_JOB for one in late):
+            patience += self._plan.set_back
+            late = await self._wait_for_all(now, patience)
         if not late:
             await self._users.stop_schedules()
             late = await self._wait_for_all(now, patience)
         if late:
-            return _lateness(late, allowed, "the last fault")
+            return _lateness(late, self._plan.patience, "the last fault")
         patience = self._clock.monotonic() + _SETTLE_SECONDS
         while (left := leftovers(self.ledger, self._fleet.running)) and self._clock.monotonic() < patience:
             await self._clock.sleep(LOOK_SECONDS)
