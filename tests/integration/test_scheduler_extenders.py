@@ -15,7 +15,7 @@ from muster.placement.configured import configured_engine
 from muster.placement.engine import Engine
 from muster.runtime.clock import SystemClock
 from muster.store.embedded import EmbeddedStore
-from muster.store.protocol import Bind, Delete, Store, write_one
+from muster.store.protocol import Bind, Delete, Selection, Store, write_one
 from muster.testing.builders import NodeBuilder, PodBuilder, a_node, a_pod, a_pod_group
 from muster.testing.staging import running, stage
 
@@ -249,6 +249,26 @@ async def test_an_extender_binds_in_our_stead() -> None:
         assert world.verbs() == ["bind"]
         found = await world.store.get(core.POD, Key("default", "p"))
         assert (found.meta.annotations or {})["bound-by"] == "the extender"
+
+
+async def test_an_extender_whose_answer_is_lost_may_have_bound_nevertheless() -> None:
+    """Its pod keeps the room it has: the next one goes elsewhere."""
+    store: list[Store] = []
+
+    async def say(_verb: str, asked: dict[str, Any]) -> Any:
+        key = Key(asked["PodNamespace"], asked["PodName"])
+        await write_one(store[0], Bind(core.POD, key, asked["Node"], asked["PodUID"]))
+        return {"Error": "connection reset by peer"}
+
+    for is_ignorable in (False, True):
+        store.clear()
+        async with scheduling(say, bindVerb="bind", ignorable=is_ignorable) as world:
+            store.append(world.store)
+            await stage(world.store, *(a_pod(f"p{number}").cpu(4) for number in NODES))
+            assert {await world.node_of(f"p{number}") for number in NODES} == set(NODES)
+            await asyncio.sleep(0.3)
+            events = (await world.store.list(Selection(core.EVENT))).items
+            assert [event.read(core.Event).reason for event in events] == ["Scheduled"] * len(NODES)
 
 
 async def test_an_extender_that_does_not_bind_is_told_on() -> None:

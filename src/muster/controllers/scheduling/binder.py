@@ -16,7 +16,7 @@ from muster.api.objects import Key, Object
 from muster.cluster.devices import NOTHING, wants
 from muster.cluster.groups import group_key
 from muster.cluster.pods import DEVICES_ANNOTATION
-from muster.controllers.scheduling.cycles import Binding, Cycles, Trouble, Wait
+from muster.controllers.scheduling.cycles import Binding, Bound, Cycles, Trouble, Wait
 from muster.controllers.scheduling.evicting import Evictions
 from muster.controllers.scheduling.evictor import Evictor, is_passing
 from muster.controllers.scheduling.reporter import OPTIONS, Reporter
@@ -236,26 +236,41 @@ class Binder:
         async with self._room:
             if binding.is_off:
                 return
-            bound = await self._cycles.prepare(binding) or await self._bind_by_plugin(binding)
+            bound: Trouble | Bound | None = await self._cycles.prepare(binding)
+            if bound is None and not binding.is_off:
+                bound = await self._bind_by_plugin(binding)
         if binding.is_off:
             return
         if isinstance(bound, Trouble):
             self._unbound.pop(binding.pod.uid, None)
             self._refused(binding, bound)
-        elif bound:
+        elif bound is not None:
             self._tell_bound(binding, self._pod(binding.pod.key))
         else:
             self._ready.append(binding)
             self._has_work.set()
 
-    async def _bind_by_plugin(self, binding: Binding) -> Trouble | bool:
-        if binding.is_off:
-            return False
-        del self._unbound[binding.pod.uid]
-        bound = await self._cycles.bind(binding)
-        if bound is False:
-            self._unbound[binding.pod.uid] = binding
-        return bound
+    async def _bind_by_plugin(self, binding: Binding) -> Trouble | Bound | None:
+        """As plugins and extenders say it, but the pod itself has the last word: a bind whose answer was lost is a
+        failure to them."""
+        uid = binding.pod.uid
+        del self._unbound[uid]
+        self._under_way.add(uid)
+        said = await self._cycles.bind(binding)
+        if said is None:
+            self._unbound[uid] = binding
+        else:
+            answer = await self._looked_up(binding)
+            while answer is None:
+                await asyncio.sleep(_RETRY_SECONDS)
+                answer = await self._looked_up(binding)
+            if isinstance(answer, Written):
+                said = Bound(said.plugin)
+            elif isinstance(said, Bound):
+                said = Trouble(said.plugin, "says that the pod is bound, but it is not")
+        self._under_way.discard(uid)
+        self._evictor.wake()
+        return said
 
     def _take_batch(self) -> list[Binding]:
         bindings: list[Binding] = []
@@ -284,7 +299,7 @@ class Binder:
                 self._rest(binding)
         else:
             for binding, result in zip(bindings, results, strict=True):
-                answer = await self._looked_up(binding) if self._is_doubtful(binding, result) else result
+                answer = await self._looked_up(binding) if _is_doubtful(result) else result
                 if answer is None:
                     self._rest(binding)
                 else:
@@ -298,11 +313,6 @@ class Binder:
         devices = binding.assigned.devices
         annotations = {DEVICES_ANNOTATION: devices} if devices else {}
         return Bind(core.POD, binding.pod.key, binding.node, binding.pod.uid, annotations, OPTIONS)
-
-    def _is_doubtful(self, binding: Binding, result: Result) -> bool:
-        """A bind that was taken though nobody heard of it is refused the next time: the pod has a node, ours."""
-        is_refused = isinstance(result, Refused) and isinstance(result.error, errors.Conflict)
-        return is_refused and (binding.pod.uid in self._unsure or binding.tries > 0)
 
     async def _looked_up(self, binding: Binding) -> Result | None:
         """What the pod itself says. None: it cannot be asked now. To give up a claim that was granted would give its
@@ -324,11 +334,8 @@ class Binder:
         if isinstance(result, Refused):
             _log.info("binding %s to %s was refused: %s", binding.pod.key, binding.node, result.error)
             binding.tries += 1
-            if self._evictions.is_victim(binding.pod.uid):
-                self._take_back(binding)
-                for ready in self._evictions.spare(binding.pod.uid):
-                    self._admit(ready)
-            elif is_passing(result.error) and (binding.attempt.is_gang or binding.tries < _MOST_TRIES):
+            is_victim = self._evictions.is_victim(binding.pod.uid)
+            if not is_victim and is_passing(result.error) and (binding.attempt.is_gang or binding.tries < _MOST_TRIES):
                 # Keeps its claim: what a gang loses here while its other members are bound, it may not get again.
                 self._unbound[binding.pod.uid] = binding
                 self._rest(binding)
@@ -349,10 +356,14 @@ class Binder:
         self._take_back(binding)
 
     def _take_back(self, binding: Binding) -> None:
+        """It gives up its claim; those who wait for it to be evicted have what they wait for."""
         self._undealt.pop(binding.pod.uid, None)
         self._cycles.undo(binding)
         self._failed.append(binding)
         self._news.set()
+        if self._evictions.is_victim(binding.pod.uid):
+            for ready in self._evictions.spare(binding.pod.uid):
+                self._admit(ready)
 
     def _rest(self, binding: Binding) -> None:
         asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._try_again, binding)
@@ -360,3 +371,8 @@ class Binder:
     def _try_again(self, binding: Binding) -> None:
         self._ready.append(binding)
         self._has_work.set()
+
+
+def _is_doubtful(result: Result) -> bool:
+    """A bind that was taken though nobody heard of it is refused the next time: the pod has a node, ours."""
+    return isinstance(result, Refused) and isinstance(result.error, errors.Conflict)

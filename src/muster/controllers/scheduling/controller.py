@@ -83,7 +83,7 @@ class _Run:
             informer.on_event(self._heard)
         self._events = EventRecorder(store, clock, "muster-scheduler")
         self._reporter = Reporter(store, clock, self._events, self._pod)
-        self._extenders = Extenders.of(engine, store, clock, self._last, uses_threads, connect)
+        self._extenders = Extenders.of(engine, clock, self._last, uses_threads, connect)
         volumes = VolumeBinder(store, clock, self._last) if engine.cluster.claims.are_foreign else None
         cycles = Cycles(engine.scheduler.profile_of, self._extenders, volumes)
         self._binder = Binder(store, clock, engine, self._reporter, cycles, self._last, self._news)

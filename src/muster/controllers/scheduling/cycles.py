@@ -58,6 +58,13 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """A plugin says that it has bound the pod."""
+
+    plugin: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """A Permit plugin lets the pod wait, for so long at most."""
 
@@ -131,25 +138,25 @@ class Cycles:
             return _raised(calling, error)
         return None
 
-    async def bind(self, binding: Binding) -> Trouble | bool:
-        """Whether a plugin or an extender has bound the pod; False where that is left to the platform."""
+    async def bind(self, binding: Binding) -> Trouble | Bound | None:
+        """What a plugin or an extender says that it has done; None where binding is left to the platform."""
         if self._extenders is not None and self._extenders.binds(binding.pod):
-            bound = await self._extenders.bind(binding.pod, binding.node)
-            if bound:
-                return Trouble(EXTENDER, bound) if isinstance(bound, str) else bound
+            outcome = await self._extenders.bind(binding.pod, binding.node)
+            if outcome is not None:
+                return Trouble(EXTENDER, outcome) if outcome else Bound(EXTENDER)
         calling: object = None
         try:
             for plugin in self._profile_of(binding.pod).bind:
                 calling = plugin
                 if name_of(plugin) == DEFAULT_BINDER or not isinstance(plugin, BindPlugin):
-                    return False
+                    return None
                 status = await plugin.bind(binding.pod, binding.node)
                 if status.code is Code.SKIP:
                     continue
-                return True if status.is_success else _trouble(calling, status, "refused to bind")
+                return Bound(name_of(plugin)) if status.is_success else _trouble(calling, status, "refused to bind")
         except Exception as error:
             return _raised(calling, error)
-        return False
+        return None
 
     def bound(self, binding: Binding) -> None:
         """PostBind: for information only."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
 from muster.api import core, errors
-from muster.api.errors import ApiError, FieldError
+from muster.api.errors import FieldError
 from muster.api.kinds import Kind
 from muster.api.objects import Key, Object
 from muster.api.raw import Document
@@ -22,7 +22,6 @@ from muster.placement.extending import Ask, Documents, ExtenderConfig, Failed, F
 from muster.placement.queueing.entities import Queued
 from muster.placement.scheduling import Decision
 from muster.runtime.clock import Clock
-from muster.store.protocol import Store
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -71,7 +70,6 @@ class Extenders:
         self,
         engine: Engine,
         client: Client,
-        store: Store,
         clock: Clock,
         documents: Documents,
         uses_threads: bool,
@@ -79,7 +77,6 @@ class Extenders:
         self._engine = engine
         self._all = engine.extending.extenders
         self._client = client
-        self._store = store
         self._clock = clock
         self._documents = documents
         self._uses_threads = uses_threads
@@ -88,7 +85,6 @@ class Extenders:
     def of(
         cls,
         engine: Engine,
-        store: Store,
         clock: Clock,
         objects: Mapping[tuple[Kind, Key], Object],
         uses_threads: bool,
@@ -100,7 +96,7 @@ class Extenders:
         client = connect(engine.extending.extenders)
         if isinstance(client, list):
             raise errors.invalid("KubeSchedulerConfiguration", "extenders", client)
-        return cls(engine, client, store, clock, _Whole(engine, objects), uses_threads)
+        return cls(engine, client, clock, _Whole(engine, objects), uses_threads)
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -144,28 +140,17 @@ class Extenders:
     def binds(self, pod: PodInfo) -> bool:
         return extending.binder_of(self._all, pod) is not None
 
-    async def bind(self, pod: PodInfo, node: str) -> str | bool:
-        """True: an extender has bound the pod. False: it has not, and others may. Text: it should have, and this is
-        why not."""
+    async def bind(self, pod: PodInfo, node: str) -> str | None:
+        """Empty: an extender says that it has bound the pod. Text: why it has not. None: others may."""
         extender = extending.binder_of(self._all, pod)
         if extender is None:
-            return False
+            return None
         reply = await self._ask(extending.bind_request(extender, pod, node))
         failed = extending.apply_bind_answer(extender, reply)
-        if failed is None:
-            return await self._is_bound(pod) or f"extender {extender.name} says that the pod is bound, but it is not"
-        if extender.is_ignorable:
+        if failed is not None and extender.is_ignorable:
             _log.warning("%s does not bind %s: %s", extending.EXTENDER, pod.key, failed.reason)
-            return False
-        return failed.reason
-
-    async def _is_bound(self, pod: PodInfo) -> bool:
-        """Or is gone, which amounts to the same here. In doubt it is: the store will tell."""
-        try:
-            found = await self._store.get(core.POD, pod.key)
-        except (ApiError, OSError):
-            return True
-        return found.uid != pod.uid or bool(found.read(core.Pod).spec.node_name)
+            return None
+        return failed.reason if failed is not None else ""
 
     # Talking
 
