@@ -63,7 +63,7 @@ class Log:
                 self._size += written
                 data = data[written:]
         except OSError:
-            return
+            return  # a full disk: the job goes on without its log rather than stand still before a pipe nobody reads
 
     def _rotate(self) -> None:
         self.close()

@@ -50,6 +50,14 @@ def parse(text: str) -> Instant:
     return Instant((micros + int((fraction or "").ljust(6, "0")[:6])) / 1_000_000)
 
 
+def left_of(seconds: float, since: Instant, now: Instant) -> float:
+    """What is left of a wait that began then; 0 where it is over. Whoever told when may have a clock that is ahead,
+    which must not make the wait longer. Where it begins after its own end, a clock was set back: nobody waits until
+    it is that late again."""
+    left = since + seconds - now
+    return 0.0 if left > 2 * seconds else min(seconds, max(0.0, left))
+
+
 def _at(instant: Instant) -> datetime:
     return _EPOCH + timedelta(microseconds=round(instant * 1_000_000))
 

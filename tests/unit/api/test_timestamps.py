@@ -52,3 +52,10 @@ def test_nanoseconds_are_cut_to_microseconds():
 def test_what_is_no_time_says_what_is_expected(text):
     with pytest.raises(timestamps.BadTimestamp, match="RFC 3339"):
         timestamps.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("now", "left"), [(100, 10), (104, 6), (110, 0), (500, 0), (98, 10), (90, 10), (89, 0), (0, 0)]
+)
+def test_a_wait_ends_whatever_becomes_of_the_clock(now: float, left: float) -> None:
+    assert timestamps.left_of(10, Instant(100), Instant(now)) == left

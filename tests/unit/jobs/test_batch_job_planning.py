@@ -286,7 +286,11 @@ def test_pods_that_were_removed_are_no_failures():
 
 
 def test_a_clock_that_is_ahead_elsewhere_does_not_lengthen_the_wait():
-    assert decide(a_job(), [a_pod("a", "Failed", ended=900)]).again_after == 10.0
+    assert decide(a_job(), [a_pod("a", "Failed", ended=9)]).again_after == 10.0
+
+
+def test_a_clock_that_was_set_back_does_not_stop_the_job_until_it_is_that_late_again():
+    assert len(decide(a_job(), [a_pod("a", "Failed", ended=900)]).created) == 1
 
 
 # Indexes with limits of their own

@@ -270,6 +270,11 @@ def test_what_fails_at_once_waits_before_it_is_replaced() -> None:
     assert "Restarting" in told(decided)
 
 
+def test_what_was_made_before_the_clock_was_set_back_is_replaced() -> None:
+    crew = [a_pod("master", 0), a_pod("worker", 0, "Failed", 137, creationTimestamp=timestamps.to_text(NOW))]
+    assert ended(decide(a_job(restarts="ExitCode"), crew, Instant(NOW - 3600))) == ["j-worker-0"]
+
+
 def test_pods_beyond_the_replicas_go() -> None:
     decided = decide(a_job(workers=1), [a_pod("master", 0), a_pod("worker", 0), a_pod("worker", 1, "Failed", 1)])
     assert ended(decided) == ["j-worker-1"]

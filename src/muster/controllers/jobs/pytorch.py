@@ -101,7 +101,7 @@ class _Keeper:
             self._current.forget(key)
             self._listed.pop(key, None)
             return None
-        pods, services, groups = (informer.by_index("owner", job.uid) for informer in self._parts)
+        pods, services, groups = (list(informer.by_index("owner", job.uid)) for informer in self._parts)
         group = next((found for found in groups if found.key.name == key.name), None)
         seen = Seen(
             names.sized(job.read(kubeflow.PyTorchJob)),

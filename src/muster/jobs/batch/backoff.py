@@ -5,6 +5,7 @@ The pods themselves are the record (failed ones stay until their job goes), so t
 
 from collections.abc import Sequence
 
+from muster.api import timestamps
 from muster.api.meta import Instant
 from muster.jobs.batch.members import Member, finish_time
 
@@ -29,4 +30,4 @@ def remaining_of_index(replaced: Member, now: Instant) -> float:
 
 def _left(failures: int, last: Instant, now: Instant) -> float:
     delay = min(FIRST_SECONDS * 2.0 ** min(failures - 1, _DOUBLINGS), LONGEST_SECONDS)
-    return min(delay, max(0.0, last + delay - now))  # a clock that is ahead elsewhere must not make it longer
+    return timestamps.left_of(delay, last, now)

@@ -300,7 +300,7 @@ def _restarts(job: kubeflow.PyTorchJob) -> int:
 
 
 def _wait(failed: Member, now: Instant) -> float:
-    return members.made_at(failed) + LEAST_SECONDS_BETWEEN_STARTS - now
+    return timestamps.left_of(LEAST_SECONDS_BETWEEN_STARTS, members.made_at(failed), now)
 
 
 def _deadline_left(job: kubeflow.PyTorchJob, status: kubeflow.PyTorchJobStatus, now: Instant) -> float | None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from muster.api import volcano
+from muster.api import timestamps, volcano
 from muster.api.meta import Instant
 from muster.jobs.volcano import states
 from muster.jobs.volcano.members import Known
@@ -44,7 +44,7 @@ def decide(
             continue
         if phase is Phase.RESTARTING and request.action and answer.action in _GIVING_UP:
             continue  # where Volcano forgets the command: it is carried out when the restart is through
-        left = request.at + answer.delay - now if answer.delay else 0.0
+        left = timestamps.left_of(answer.delay, request.at, now) if answer.delay else 0.0
         if left > 0:
             waits.append(left)
             continue
