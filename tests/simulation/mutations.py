@@ -22,6 +22,7 @@ from muster.placement.queueing import SchedulingQueue
 from muster.quota import queues, workloads
 from muster.quota.engine import Engine as QuotaEngine
 from muster.quota.state import QuotaState
+from muster.quota.topology import flavors as topology_flavors
 from muster.runtime.informers import Copy
 from muster.runtime.workqueue import WorkQueue
 from muster.sim import planning, world
@@ -119,6 +120,9 @@ MUTATIONS = (
         lambda self, settings: -since(self, settings)
     ), 59),
     Mutation("what an extender failed to answer for is never tried again", SchedulingQueue, "failed", nothing, 15),
+    Mutation("what must be in one rack is spread over several", topology_flavors, "shape_of", lambda shape_of: (
+        lambda *asked: replace(shape_of(*asked), is_required=False)
+    ), 8),
 )  # fmt: skip
 
 

@@ -141,7 +141,13 @@ class Agenda:
 
     def _may_fit(self, queue: str, info: WorkloadInfo) -> bool:
         known = self._state.queues.get(queue)
-        return known is None or waking.may_fit(self._state, known, info, self._borrowers)
+        if known is None:
+            return True
+        if waking.has_quota(known, info):
+            if waking.has_nodes(self._state, known, info):
+                return True
+            self.short_of_nodes(queue)  # from now on it is nodes that it waits for, also where nobody looks at it
+        return waking.may_make_do(self._state, known, info, self._borrowers)
 
     def _is_active(self, name: str) -> bool:
         """Workloads of a queue in a circle of cohorts are looked at too, so that they are told."""

@@ -102,7 +102,7 @@ class Proposer:
         if not looks_again or info.has_reservation or info.replaced_key is not None or info.can_be_partial():
             return False
         wanted = only_choice(info, queue.policy)
-        if wanted is None or not waking.has_room(self._state, queue, info):
+        if wanted is None or not waking.has_quota(queue, info) or not waking.has_nodes(self._state, queue, info):
             return False
         borrowing = max((queue.node.borrow_height(*asked)[0] for asked in wanted.items()), default=0)
         entry.usage = Usage(wanted)

@@ -35,17 +35,11 @@ class Borrowers:
         return next((order for order, child in found if child is not node), None)
 
 
-def may_fit(state: QuotaState, queue: QueueState, info: WorkloadInfo, borrowers: Borrowers) -> bool:
-    """False: of something it asks for, no flavor of the queue has enough left or none has the nodes for its pods, and
-    nobody can be made to leave."""
-    if has_room(state, queue, info) or info.can_be_partial() or info.replaced_key is not None or info.has_reservation:
+def may_make_do(state: QuotaState, queue: QueueState, info: WorkloadInfo, borrowers: Borrowers) -> bool:
+    """False: where there is no room for all of it, it cannot do with less, and nobody can be made to leave."""
+    if info.can_be_partial() or info.replaced_key is not None or info.has_reservation:
         return True
     return _may_preempt(state, queue, info, borrowers)
-
-
-def has_room(state: QuotaState, queue: QueueState, info: WorkloadInfo) -> bool:
-    """For all it asks for, as far as quota goes and the numbers of nodes."""
-    return _has_quota(queue, info) and _has_nodes(state, queue, info)
 
 
 def is_news(queue: QueueState, head: WorkloadInfo) -> bool:
@@ -71,7 +65,8 @@ def _may_preempt(state: QuotaState, queue: QueueState, info: WorkloadInfo, borro
     return is_possible
 
 
-def _has_quota(queue: QueueState, info: WorkloadInfo) -> bool:
+def has_quota(queue: QueueState, info: WorkloadInfo) -> bool:
+    """False: of something it asks for, no flavor of the queue has enough left."""
     for pods in info.pod_sets:
         for resource, value in pods.requests.items():
             group = queue.policy.by_resource.get(resource)
@@ -87,8 +82,9 @@ def _has_any(node: Node, group: Group, resource: str, value: int) -> bool:
     return False
 
 
-def _has_nodes(state: QuotaState, queue: QueueState, info: WorkloadInfo) -> bool:
-    """Checks may bring nodes of their own: where there are any, nothing can be told."""
+def has_nodes(state: QuotaState, queue: QueueState, info: WorkloadInfo) -> bool:
+    """False: no flavor of the queue has the nodes for its pods. Checks may bring nodes of their own: where there are
+    any, nothing can be told."""
     if queue.policy.checks:
         return True
     topologies = [found for name in queue.policy.flavors if (found := state.topologies.flavor(name)) is not None]

@@ -13,7 +13,7 @@ from muster.runtime.clock import Clock
 from muster.runtime.informers import Informer
 from muster.runtime.keeping import keep
 from muster.runtime.reconciling import Reconciler
-from muster.sim.plans import POOL, POOL_LABEL, NodeShape
+from muster.sim.plans import POOL, POOL_LABEL, RACK_LABEL, NodeShape
 from muster.store.protocol import (
     Change,
     Create,
@@ -169,7 +169,7 @@ def registration(name: str, shape: NodeShape, now: str) -> list[Write]:
         "pods": "110",
         "nvidia.com/gpu": str(shape.gpus),
     }
-    labels = {"kubernetes.io/hostname": name, "rack": shape.rack or "r0", POOL_LABEL: POOL}
+    labels = {"kubernetes.io/hostname": name, RACK_LABEL: shape.rack or "r0", POOL_LABEL: POOL}
     status = {"allocatable": amounts, "capacity": amounts, "conditions": [_ready(now)]}
     lease = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now}
     return [

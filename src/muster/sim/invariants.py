@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from muster.api import conditions, core
 from muster.api.core.requests import amounts, pod_requests
+from muster.api.kueue import names
 from muster.api.objects import Key, Object
 from muster.cluster.devices import parse_holdings
 from muster.cluster.pods import DEVICES_ANNOTATION
@@ -20,8 +21,8 @@ def place_of(found: Object) -> Place:
 
 
 class Capacity:
-    """No node, and none of its GPUs, is given more than it has. Looked at when a pod is bound: a node may shrink under
-    what it runs."""
+    """No node, and none of its GPUs, is given more than it has. Looked at when a pod is bound, for what that one asks:
+    a node may shrink under what it runs."""
 
     name = "capacity"
     kinds = frozenset({core.POD, core.NODE})
@@ -54,7 +55,8 @@ class Capacity:
             pods = list(self._on.get(name, {}).values())
             used = _total(pod_requests(found.read(core.Pod).spec) for found in pods) + Counter(pods=len(pods))
             rooms = self._room.all(name)
-            for resource, given in used.items():
+            for resource in (*pod_requests(pod.read(core.Pod).spec), "pods"):
+                given = used[resource]
                 most = max((room.get(resource, 0) for room in rooms), default=0)
                 if given > most:
                     about = (place_of(pod), Place(core.NODE.resource, Key("", name)), *map(place_of, pods))
@@ -134,6 +136,51 @@ def _task_of(pod: Object) -> tuple[str, ...] | None:
     if owner is None or index is None:
         return None
     return owner, marks.get("volcano.sh/task-spec", ""), index
+
+
+class Nearness:
+    """The pods of a pod set that asks for one rack, or one node, are there together."""
+
+    name = "nearness"
+    kinds = frozenset({core.POD, core.NODE})
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Mapping[str, str]] = {}
+        """Labels, by name."""
+        self._sets: dict[tuple[str, str], dict[str, Object]] = {}
+        self._bound: list[Object] = []
+
+    def heard(self, old: Object | None, new: Object | None) -> None:
+        found = new or old
+        assert found is not None
+        if found.kind is core.NODE:
+            self._nodes[found.key.name] = found.labels
+            return
+        if names.REQUIRED_TOPOLOGY not in (found.meta.annotations or {}):
+            return
+        together = self._sets.setdefault(_pod_set_of(found), {})
+        if new is None or new.is_terminating or not _node_of(new):
+            together.pop(found.uid, None)
+        elif new.uid not in together:
+            together[new.uid] = new
+            self._bound.append(new)
+
+    def broken(self) -> Violation | None:
+        bound, self._bound = self._bound, []
+        for pod in bound:
+            level = (pod.meta.annotations or {})[names.REQUIRED_TOPOLOGY]
+            together = list(self._sets[_pod_set_of(pod)].values())
+            places = {self._nodes[_node_of(found)].get(level, "") for found in together}
+            if len(places) > 1:
+                listed = ", ".join(sorted(places))
+                message = f"{pod.key} and its like must be in one {level}, and are in {listed}"
+                return Violation(self.name, message, tuple(map(place_of, together)))
+        return None
+
+
+def _pod_set_of(pod: Object) -> tuple[str, str]:
+    owner = next((found.uid for found in pod.meta.owner_references if found.controller), pod.uid)
+    return owner, pod.labels.get(names.POD_SET_LABEL, "")
 
 
 class Evictions:

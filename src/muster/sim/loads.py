@@ -15,6 +15,7 @@ from muster.cluster.pods import GROUP_ANNOTATION
 
 NAMESPACE = "default"
 GPU = "nvidia.com/gpu"
+_KUEUE = "kueue.x-k8s.io/v1beta2"
 PRIORITIES: Mapping[str, int] = {"low": 10, "normal": 100, "high": 1000}
 """PriorityClasses that jobs here name. Workloads take their value from them too."""
 
@@ -109,10 +110,18 @@ def a_priority_class(name: str, value: int) -> Document:
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
 
 
-def a_flavor(name: str, labels: Mapping[str, str] | None = None) -> Document:
+def a_flavor(name: str, labels: Mapping[str, str] | None = None, *, topology: str = "") -> Document:
     """`labels`: of the nodes that it is about; without, of all."""
-    spec = {"nodeLabels": dict(labels)} if labels else {}
-    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec}
+    spec: Document = {"nodeLabels": dict(labels)} if labels else {}
+    if topology:
+        spec["topologyName"] = topology
+    return {"apiVersion": _KUEUE, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec}
+
+
+def a_topology(name: str, *levels: str) -> Document:
+    """`levels`: labels of nodes, the widest first."""
+    spec = {"levels": [{"nodeLabel": level} for level in levels]}
+    return {"apiVersion": _KUEUE, "kind": "Topology", "metadata": {"name": name}, "spec": spec}
 
 
 def a_cluster_queue(name: str, quotas: Sequence[Document], flavor: str, cohort: str, *, preempts: bool) -> Document:
@@ -126,7 +135,7 @@ def a_cluster_queue(name: str, quotas: Sequence[Document], flavor: str, cohort: 
         reclaim = {"reclaimWithinCohort": "Any"} if cohort else {}
         spec["preemption"] = {"withinClusterQueue": "LowerPriority", **reclaim}
     return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "apiVersion": _KUEUE,
         "kind": "ClusterQueue",
         "metadata": {"name": name},
         "spec": spec,
@@ -135,7 +144,7 @@ def a_cluster_queue(name: str, quotas: Sequence[Document], flavor: str, cohort: 
 
 def a_local_queue(name: str, cluster_queue: str) -> Document:
     return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "apiVersion": _KUEUE,
         "kind": "LocalQueue",
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"clusterQueue": cluster_queue},

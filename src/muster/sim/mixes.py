@@ -2,19 +2,22 @@
 and lone pods; in queues of either kind, or in none."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeAlias
 
 from muster.api.kueue import names
 from muster.api.raw import Document
-from muster.sim.loads import NAMESPACE, PRIORITIES, Load, a_batch_job, a_pod, a_template
+from muster.quota.topology.assignments import HOSTNAME
+from muster.sim.loads import GPU, NAMESPACE, PRIORITIES, Load, a_batch_job, a_pod, a_template
+from muster.sim.plans import RACK_LABEL
 
 _BATCH_VOLCANO = "batch.volcano.sh/v1alpha1"
 _FLOW = "flow.volcano.sh/v1alpha1"
 STEPS = ("fetch", "train", "test")
 """JobTemplates that flows here are made of."""
+_NODE_GPUS = 8
 _POD_SHAPES = ((0, 20), (1, 35), (2, 20), (4, 15), (8, 10))
 """GPUs of a pod, and how many ask for so many."""
 
@@ -56,6 +59,42 @@ def alike(offer: Offer, chance: random.Random) -> Load:
             yield a_pod(f"p{number}", template, labels={})
         else:
             yield a_batch_job(f"j{number}", template, 1, queue=chance.choice(offer.queues), backoffLimit=50)
+
+
+def near_each_other(load: Load, rack_gpus: int, chance: random.Random) -> Load:
+    """Of those in LocalQueues, some ask that their pods be near each other. `rack_gpus`: of the largest rack."""
+    for document in load:
+        is_queued = names.QUEUE_LABEL in document["metadata"].get("labels", {})
+        for described, gpus in _pod_sets(document) if is_queued else ():
+            wishes = [(names.PREFERRED_TOPOLOGY, RACK_LABEL), (names.UNCONSTRAINED_TOPOLOGY, "true"), None]
+            if gpus <= rack_gpus:
+                wishes += [(names.REQUIRED_TOPOLOGY, RACK_LABEL)] * 2
+            if gpus <= _NODE_GPUS:
+                wishes.append((names.REQUIRED_TOPOLOGY, HOSTNAME))
+            wish = chance.choice(wishes)
+            if wish is not None:
+                described.setdefault("metadata", {}).setdefault("annotations", {})[wish[0]] = wish[1]
+        yield document
+
+
+def _pod_sets(document: Document) -> Iterator[tuple[Document, int]]:
+    """What describes the pods of each, and the GPUs that they have together."""
+    spec = document["spec"]
+    if document["kind"] == "PyTorchJob":
+        for role in spec["pytorchReplicaSpecs"].values():
+            role["template"] = {**role["template"]}  # roles have one in common
+            yield role["template"], role["replicas"] * _gpus_of(role["template"])
+    elif document["kind"] == "Job" and "tasks" in spec:
+        for task in spec["tasks"]:
+            yield task["template"], task["replicas"] * _gpus_of(task["template"])
+    elif document["kind"] == "Job":
+        yield spec["template"], spec["parallelism"] * _gpus_of(spec["template"])
+    elif document["kind"] == "Pod":
+        yield document, _gpus_of(document)
+
+
+def _gpus_of(described: Document) -> int:
+    return int(described["spec"]["containers"][0]["resources"]["requests"].get(GPU, 0))
 
 
 def job_templates() -> list[Document]:

@@ -8,10 +8,12 @@ from msgspec.structs import replace
 from muster.api import core, kueue, volcano
 from muster.api.objects import Key
 from muster.api.raw import Document
+from muster.quota.topology.assignments import HOSTNAME
 from muster.sim import loads
 from muster.sim.plans import (
     POOL,
     POOL_LABEL,
+    RACK_LABEL,
     BreakDevices,
     ChangeCapability,
     ChangeQuota,
@@ -29,6 +31,7 @@ from muster.sim.plans import (
 from muster.store.protocol import Create, Patch, PatchType, Write
 
 FLAVOR = "plain"
+_TOPOLOGY = "racks"
 _TAINT = "sim.muster.dev/tainted"
 _NEVER = "Never"
 
@@ -54,8 +57,13 @@ def carrying(order: Order, plan: Plan) -> Carrying | None:
 # Queues
 
 
-def flavor() -> Document:
-    return loads.a_flavor(FLAVOR, {POOL_LABEL: POOL})
+def flavors(plan: Plan) -> list[Document]:
+    """The one that there is, and its topology."""
+    labels = {POOL_LABEL: POOL}
+    if not plan.has_racks:
+        return [loads.a_flavor(FLAVOR, labels)]
+    topology = loads.a_topology(_TOPOLOGY, RACK_LABEL, HOSTNAME)
+    return [topology, loads.a_flavor(FLAVOR, labels, topology=_TOPOLOGY)]
 
 
 def cluster_queue(shape: QueueShape) -> Document:

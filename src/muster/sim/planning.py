@@ -6,6 +6,7 @@ those are about whose turn it is.
 
 import dataclasses
 import random
+from collections import Counter
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -39,6 +40,8 @@ A_DAY: Final = Size((2, 5), jobs=12, faults=8, seconds=DAY, longest=1800.0)
 _SCHEDULES: Final = ("7 * * * *", "30 3 * * *", "0 0 * * *", "59 23 * * *")
 """At least once a day."""
 _KEPT_SECONDS: Final = 7200
+_WITH_RACKS: Final = 0.25
+"""Of all plans with faults."""
 
 
 def plan(seed: int) -> Plan:
@@ -64,6 +67,8 @@ def _made(seed: int, size: Size, offer: Offer) -> Plan:
     """`offer`: all of it that does not depend on the cluster."""
     chance = random.Random(seed)  # noqa: S311  a simulation
     bare = _cluster(seed, size, chance)
+    racks = random.Random(f"{seed}: racks")  # noqa: S311  of its own: the rest of a plan does not depend on it
+    bare = replace(bare, has_racks=bool(size.faults) and racks.random() < _WITH_RACKS)
     offer = dataclasses.replace(
         offer,
         queues=[queue.name for queue in bare.queues],
@@ -72,6 +77,8 @@ def _made(seed: int, size: Size, offer: Offer) -> Plan:
         longest=size.longest,
     )
     load = mixes.mixed(offer, chance) if size.faults else mixes.alike(offer, chance)
+    if bare.has_racks:
+        load = mixes.near_each_other(load, _largest_rack(bare), racks)
     submits = [submit(chance.uniform(0, size.seconds), document) for document in islice(load, size.jobs)]
     names = [document_of(event)["metadata"]["name"] for event in submits]
     events: list[Event] = [
@@ -118,6 +125,14 @@ def _volcano_queues(gpus: int, chance: random.Random) -> tuple[VolcanoQueueShape
 
 def _extender(chance: random.Random) -> ExtenderShape:
     return ExtenderShape(is_ignorable=chance.random() < 0.3, binds=chance.random() < 0.5)
+
+
+def _largest_rack(plan: Plan) -> int:
+    """Its GPUs."""
+    racks: Counter[str] = Counter()
+    for node in plan.nodes:
+        racks[node.rack] += node.gpus
+    return max(racks.values())
 
 
 def _most(plan: Plan) -> int:

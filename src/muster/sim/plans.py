@@ -225,6 +225,7 @@ Order: TypeAlias = (
 Event: TypeAlias = Submit | Withdraw | Order | Fault
 
 
+RACK_LABEL = "rack"
 POOL_LABEL = "pool"
 POOL = "main"
 """Of the nodes that the queues' flavor is about: all, but for those that are relabelled."""
@@ -279,6 +280,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extender: ExtenderShape | None = None
     cron_gap: float = 0.0
     """Virtual seconds that may lie between two runs of a cron job, beyond the patience."""
+    has_racks: bool = False
+    """The queues' flavor has a topology: racks, and the nodes in them."""
     renews: float = 10.0
     """Virtual seconds between two signs of life of a node."""
 

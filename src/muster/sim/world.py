@@ -26,7 +26,7 @@ from muster.sim.connections import Connection, Server, Weather
 from muster.sim.endings import Endings, has_run, leftovers
 from muster.sim.extenders import Extender
 from muster.sim.gangs import Gangs
-from muster.sim.invariants import Attempts, Capacity, Evictions
+from muster.sim.invariants import Attempts, Capacity, Evictions, Nearness
 from muster.sim.ledger import Ledger, Place, Violation
 from muster.sim.plans import (
     BotherExtender,
@@ -109,7 +109,9 @@ class World:
         beliefs = Beliefs(clock, self._troubles, quota, self._deciding)
         turns, self._endings = Turns(clock, self._troubles), Endings()
         self._lasting = (gangs, beliefs)
-        self.ledger = Ledger((Capacity(clock), quota, Attempts(), Evictions(), gangs, beliefs, turns, self._endings))
+        self.ledger = Ledger(
+            (Capacity(clock), quota, Attempts(), Evictions(), Nearness(), gangs, beliefs, turns, self._endings)
+        )
         self._tape = Tape(self._committed)
         self._alarm = asyncio.Event()
         self._weather = Weather()
@@ -155,7 +157,7 @@ class World:
         writes: list[Write] = []
         for name, shape in self._nodes.items():
             writes += registration(name, shape, now)
-        documents = [orders.flavor(), *mixes.job_templates()]
+        documents = [*orders.flavors(self._plan), *mixes.job_templates()]
         documents += [loads.a_priority_class(name, value) for name, value in loads.PRIORITIES.items()]
         documents += map(orders.volcano_queue, self._plan.volcano_queues)
         for queue in self._plan.queues:
@@ -383,7 +385,8 @@ class World:
             late = await self._wait_for_all(now, patience)
         if not late:
             await self._users.stop_schedules()
-            late = await self._wait_for_all(now, patience)
+            # A last run may have begun a moment ago.
+            late = await self._wait_for_all(now, max(patience, self._clock.monotonic() + _SETTLE_SECONDS))
         if late:
             return _lateness(late, self._plan.patience, "the last fault")
         patience = self._clock.monotonic() + _SETTLE_SECONDS

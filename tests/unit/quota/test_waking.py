@@ -291,3 +291,20 @@ def test_a_node_that_grows_wakes_who_was_not_worth_a_look_when_another_was_freed
     engine.room_on_nodes()
     settle(engine)
     assert running(engine) == ["ns/q"]
+
+
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
+def test_who_lacked_quota_first_and_then_nodes_is_woken_when_there_are_nodes(strategy):
+    engine = with_nodes(an_engine(strategy, a=4), 4)
+    submit(engine, "p", "a", 2)
+    submit(engine, "q", "a", 4)
+    settle(engine)
+    engine.state.cluster.node_changed(a_node("n0", 2))  # somebody else's pods are there
+    engine.room_on_nodes()
+    settle(engine)
+    engine.workload_removed("ns/p")
+    assert settle(engine) == 0, "now it is nodes that it lacks"
+    engine.state.cluster.node_changed(a_node("n0", 4))
+    engine.room_on_nodes()
+    settle(engine)
+    assert running(engine) == ["ns/q"]
