@@ -17,9 +17,10 @@ from muster.cli.run_view import PlainView, View, open_view
 from muster.cli.session import Session
 from muster.sdk import gangs, jobs
 from muster.sdk.client import Client
-from muster.sdk.following import Ended, Follower, Line, LogLost, Moved, Stuck
+from muster.sdk.following import Ended, Follower, Moved, Stuck
 from muster.sdk.gangs import Gang
 from muster.sdk.jobs import Submitted
+from muster.sdk.log_reading import Line, LogLost
 
 INTERRUPTED = 130
 TERMINATED = 143

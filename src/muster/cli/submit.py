@@ -15,8 +15,8 @@ from muster.cli.session import Session
 from muster.sdk import job_following, operating, reading
 from muster.sdk.client import Client
 from muster.sdk.dialects import GANG, POD, Job
-from muster.sdk.following import Line, LogLost
 from muster.sdk.job_following import Ended, JobFollower, Moved
+from muster.sdk.log_reading import Line, LogLost
 
 INTERRUPTED = 130
 

@@ -6,28 +6,20 @@ may choose to go on.
 """
 
 import math
-import queue
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from muster.api import errors
 from muster.api.raw import Document
 from muster.sdk import gangs, resources
-from muster.sdk.client import Client, LogOptions
+from muster.sdk.client import Client
 from muster.sdk.gangs import EXIT_STOPPED, Member, Phase, Status
+from muster.sdk.inbox import Inbox
+from muster.sdk.log_reading import Line, LogEnded, LogLost, LogReader
 from muster.sdk.resources import Selection
-from muster.sdk.transport import Stream, lines
-from muster.sdk.watching import RECONNECT_SECONDS, Change, Watching
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One whole line that a member wrote."""
-
-    rank: int
-    text: str
+from muster.sdk.watching import Change, Watching
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +27,6 @@ class Moved:
     """The gang's status changed."""
 
     status: Status
-
-
-@dataclass(frozen=True, slots=True)
-class LogLost:
-    """The rest of a member's log could not be read."""
-
-    rank: int
-    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +43,6 @@ class Ended:
 
     status: Status
     exit_code: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogEnded:
-    """From a `LogReader`: there is no more. `error` says why, where that is not the log's end."""
-
-    member: Member
-    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +84,7 @@ class Follower:
         self._namespace = str(group["metadata"].get("namespace", client.namespace))
         self._with_logs = with_logs
         self._patience = patience
-        self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self._messages: Inbox[_Message, Event] = Inbox()
         self._members: dict[str, Member] = {}
         self._reading: dict[str, LogReader] = {}
         self._unread: set[str] = set()
@@ -122,21 +98,10 @@ class Follower:
 
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event; None when `timeout` seconds passed without one. Raises what the watch failed with."""
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        while True:
-            due = self._due()
-            if due is not None:
-                return due
-            left = min(deadline, self._stuck_at, *self._silent_at.values()) - time.monotonic()
-            try:
-                message = self._messages.get(timeout=None if left == math.inf else max(left, 0.0))
-            except queue.Empty:
-                if time.monotonic() >= deadline:
-                    return None
-                continue
-            event = self._take(message)
-            if event is not None:
-                return event
+        return self._messages.next(timeout, take=self._take, due=self._due, due_at=self._due_at)
+
+    def _due_at(self) -> float:
+        return min(self._stuck_at, *self._silent_at.values(), math.inf)
 
     def close(self) -> None:
         self._watching.close()
@@ -204,7 +169,7 @@ class Follower:
             if pod in self._reading:
                 self._reading[pod].close()
         status, failed = self.status, self._failed_first
-        is_read = not self._unread and self._messages.empty()
+        is_read = not self._unread and self._messages.is_empty
         if len(status.members) == status.size and status.is_finished and is_read:
             return Ended(status, (failed.exit_code or 1) if failed else 0)
         if failed is not None and now >= self._stuck_at:
@@ -212,75 +177,3 @@ class Follower:
             running = tuple(member.pod for member in status.members if not member.is_finished)
             return Stuck(failed, running) if running else None
         return None
-
-
-class LogSink(Protocol):
-    """Where a `LogReader` puts what it reads, from a thread of its own."""
-
-    def put(self, message: Line | LogEnded, /) -> None: ...
-
-
-class LogReader:
-    """Reads one pod's log to its end, resuming by timestamp where the connection breaks."""
-
-    def __init__(
-        self,
-        client: Client,
-        member: Member,
-        namespace: str,
-        messages: "LogSink",
-        *,
-        container: str = gangs.CONTAINER,
-    ) -> None:
-        self._client = client
-        self._member = member
-        self._namespace = namespace
-        self._messages = messages
-        self._container = container
-        self._stream: Stream | None = None
-        self._closed = threading.Event()
-        self._last = ""
-        self._at_last = 0
-        """How many lines carried the timestamp `_last`: all of them come again after a resume."""
-
-    def start(self) -> None:
-        threading.Thread(target=self._run, name=f"log {self._member.pod}", daemon=True).start()
-
-    def close(self) -> None:
-        self._closed.set()
-        if self._stream is not None:
-            self._stream.close()
-
-    def _run(self) -> None:
-        error, failures = "", 0
-        while True:
-            before = self._last, self._at_last
-            try:
-                self._read()
-                error = ""
-                break
-            except errors.ApiError as failed:
-                error = failed.message
-                failures = failures + 1 if before == (self._last, self._at_last) else 1
-                is_hopeless = isinstance(failed, errors.NotFound) or failures > len(RECONNECT_SECONDS)
-                if is_hopeless or self._closed.wait(RECONNECT_SECONDS[failures - 1]):
-                    break
-        self._messages.put(LogEnded(self._member, error if not self._closed.is_set() else ""))
-
-    def _read(self) -> None:
-        options = LogOptions(container=self._container, follow=True, timestamps=True, since_time=self._last)
-        self._stream = self._client.open_log(self._member.pod, self._namespace, options)
-        repeated = self._at_last
-        try:
-            for line in lines(self._stream):
-                stamp, _, text = line.decode("utf-8", "replace").partition(" ")
-                if stamp < self._last:
-                    continue  # the server resumes at whole seconds
-                if stamp == self._last and repeated:
-                    repeated -= 1
-                    continue
-                self._at_last = self._at_last + 1 if stamp == self._last else 1
-                self._last = stamp
-                self._messages.put(Line(self._member.rank, text))
-        finally:
-            self._stream.close()

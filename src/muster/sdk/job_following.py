@@ -5,7 +5,6 @@ reader takes from. An object, not a generator, for the reason that `following` g
 """
 
 import math
-import queue
 import threading
 import time
 from collections.abc import Sequence
@@ -17,7 +16,8 @@ from muster.api.raw import Document
 from muster.sdk import dialects, finding, gangs, jobs, reading, resources, summaries
 from muster.sdk.client import Client
 from muster.sdk.dialects import Job
-from muster.sdk.following import Line, LogEnded, LogLost, LogReader
+from muster.sdk.inbox import Inbox
+from muster.sdk.log_reading import Line, LogEnded, LogLost, LogReader
 from muster.sdk.resources import Resource, Selection
 from muster.sdk.summaries import State, Summary, Surroundings
 from muster.sdk.watching import Change, Watching
@@ -61,7 +61,7 @@ class JobFollower:
         self._client = client
         self._job = job
         self._with_logs = with_logs and job.dialect not in dialects.MAKERS
-        self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self._messages: Inbox[_Message, Event] = Inbox()
         self._objects: dict[Resource, dict[str, Document]] = {}
         self._numbers: dict[str, int] = {}
         self._reading: dict[str, LogReader] = {}
@@ -73,21 +73,9 @@ class JobFollower:
 
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event; None when `timeout` seconds passed without one. Raises what a watch failed with."""
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        while True:
-            ended = self._ended()
-            if ended is not None:
-                return ended
-            left = min(deadline, self._over_at + _SETTLE_SECONDS) - time.monotonic()
-            try:
-                message = self._messages.get(timeout=None if left == math.inf else max(left, 0.0))
-            except queue.Empty:
-                if time.monotonic() >= deadline:
-                    return None
-                continue
-            event = self._take(message)
-            if event is not None:
-                return event
+        return self._messages.next(
+            timeout, take=self._take, due=self._ended, due_at=lambda: self._over_at + _SETTLE_SECONDS
+        )
 
     def close(self) -> None:
         for watch in self._watches:
@@ -187,7 +175,7 @@ class JobFollower:
             return None
         self._over_at = min(self._over_at, time.monotonic())
         is_late = time.monotonic() >= self._over_at + _SETTLE_SECONDS
-        if is_late or (self._messages.empty() and not self._unread and self._is_told(found)):
+        if is_late or (self._messages.is_empty and not self._unread and self._is_told(found)):
             return Ended(found, found.exit_code or 0)
         return None
 

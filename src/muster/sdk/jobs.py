@@ -1,6 +1,6 @@
 """Jobs from Python: submit a gang, ask how it is, follow it, stop it.
 
-from muster.sdk import reading, run
+from muster.sdk import run
 result = run(["python", "train.py"], replicas=4, gpus=2)
 result.exit_code
 """
@@ -18,8 +18,9 @@ from muster.api import errors, fields
 from muster.api.raw import Document
 from muster.sdk import gangs, names, reading, resources
 from muster.sdk.client import Client
-from muster.sdk.following import PATIENCE, Ended, Follower, Line, Patience, Stuck
+from muster.sdk.following import PATIENCE, Ended, Follower, Patience, Stuck
 from muster.sdk.gangs import Gang, Rendezvous, Status
+from muster.sdk.log_reading import Line
 from muster.sdk.resources import Selection
 
 LOOPBACK = "127.0.0.1"

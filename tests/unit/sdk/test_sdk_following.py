@@ -6,8 +6,9 @@ from muster.access.kubeconfig import Cluster
 from muster.api import errors, raw
 from muster.sdk import gangs, jobs
 from muster.sdk.config import Connection
-from muster.sdk.following import Ended, Line, Moved, Patience, Stuck
+from muster.sdk.following import Ended, Moved, Patience, Stuck
 from muster.sdk.gangs import Gang, Phase, Rendezvous
+from muster.sdk.log_reading import Line
 
 
 class Platform:

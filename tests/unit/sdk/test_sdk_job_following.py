@@ -6,8 +6,8 @@ from tests.unit.sdk.scripted_transport import Tap, a_client
 
 from muster.api import errors
 from muster.sdk import job_following
-from muster.sdk.following import Line
 from muster.sdk.job_following import Ended, JobFollower, Moved
+from muster.sdk.log_reading import Line
 from muster.sdk.summaries import State
 
 PATIENCE = 5.0
