@@ -1,11 +1,12 @@
 """Volcano's queues and groups of bare pods on virtual time: real store, real controllers, real scheduler."""
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from muster.api import batch, core, errors, volcano
+from muster.api.kinds import Kind
 from muster.api.objects import Key
 from muster.api.raw import JSON, Document
 from muster.api.volcano.taking_in import take_in
@@ -15,7 +16,7 @@ from muster.controllers.scheduling import SchedulingController
 from muster.placement.engine import default_engine
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
-from muster.store.protocol import Create, Delete, Patch, Selection, write_one
+from muster.store.protocol import Create, Delete, Patch, Refused, Result, Selection, Write, write_one
 from muster.testing.builders import a_node
 from muster.testing.staging import running, stage
 from muster.testing.virtual import on_virtual_time
@@ -50,6 +51,26 @@ class World:
     async def reasons(self) -> set[str]:
         found = [event.read(core.Event) for event in (await self.store.list(Selection(core.EVENT))).items]
         return {event.reason or "" for event in found}
+
+
+class Refusing:
+    """A `Store` that refuses so many patches of a kind, and nothing else."""
+
+    def __init__(self, inner: EmbeddedStore, kind: Kind) -> None:
+        self.left = 0
+        self._inner = inner
+        self._kind = kind
+        self.get, self.list, self.watch = inner.get, inner.list, inner.watch
+
+    async def write(self, writes: Sequence[Write]) -> Sequence[Result]:
+        results: list[Result] = []
+        for write in writes:
+            if self.left and isinstance(write, Patch) and write.kind is self._kind:
+                self.left -= 1
+                results.append(Refused(errors.Conflict("somebody was quicker")))
+            else:
+                results += await self._inner.write([write])
+        return results
 
 
 @asynccontextmanager
@@ -93,6 +114,20 @@ async def test_queues_close_when_they_are_empty_and_take_those_below_with_them(c
         revision = world.store.revision
         await clock.sleep(600)
         assert world.store.revision == revision, "nothing is written when nothing happens"
+
+
+@on_virtual_time
+async def test_a_command_is_there_until_it_is_carried_out(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock, entropy=random.Random(1), take_in=take_in) as store:
+        refusing = Refusing(store, volcano.QUEUE)
+        world = World(store, clock)
+        async with running(QueueController(refusing, clock).run):
+            await world.queue("q")
+            await clock.sleep(2)
+            refusing.left = 3
+            await world.command("CloseQueue", "q")
+        assert (refusing.left, await world.states("q")) == (0, ["Closed"])
+        assert not (await store.list(Selection(volcano.COMMAND))).items
 
 
 @on_virtual_time

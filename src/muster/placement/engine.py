@@ -200,7 +200,10 @@ class Engine:
         self.queue.remove(new.uid)
         if known is None or place != node or not known.counts_as(info):
             self.cluster.assign(info, node)
-        self.groups.bound(info, node)
+        if info.is_terminating:
+            self.groups.remove(info.uid)  # whoever is to run with it would find nobody, though it may take long to go
+        else:
+            self.groups.bound(info, node)
         before = old.read(core.Pod) if old is not None else None
         if before is None or not before.spec.node_name:
             self._tell("Pod", Action.ADD, None, new, now)

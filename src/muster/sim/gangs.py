@@ -40,8 +40,8 @@ class Gangs:
             return
         group = Key(found.key.namespace, name)
         bound = self._bound.setdefault(group, {})
-        if new is None:
-            bound.pop(found.uid, None)
+        if new is None or new.is_terminating:
+            bound.pop(found.uid, None)  # also of an earlier group of that name, on a node that does not answer
         elif new.read(core.Pod).spec.node_name:
             bound[found.uid] = new
         self._judge(group)

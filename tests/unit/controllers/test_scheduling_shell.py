@@ -87,6 +87,22 @@ async def test_a_gang_waits_for_its_pods_and_says_so_after_a_moment(clock: Virtu
 
 
 @on_virtual_time
+async def test_a_member_that_is_leaving_does_not_make_a_gang_whole(clock: VirtualClock) -> None:
+    """It may take long: on a node that does not answer, until that is given up."""
+    async with EmbeddedStore.in_memory(clock=clock) as store:
+        world = World(store, clock)
+        await world.stage(a_node("n").cpu(8), a_pod_group("g").min_member(2), a_pod("old").in_group("g").on_node("n"))
+        await store.write([Delete(core.POD, Key("default", "old"), grace_seconds=30)])
+        async with world.scheduling():
+            await world.stage(a_pod("a").in_group("g"))
+            await clock.sleep(10)
+            assert await world.nodes() == {"old": "n", "a": ""}
+            await world.stage(a_pod("b").in_group("g"))
+            await clock.sleep(0.01)
+            assert await world.nodes() == {"old": "n", "a": "n", "b": "n"}
+
+
+@on_virtual_time
 async def test_what_becomes_of_a_pod_between_two_looks_is_one_change(clock: VirtualClock) -> None:
     async with EmbeddedStore.in_memory(clock=clock) as store:
         world = World(store, clock)

@@ -94,6 +94,13 @@ def test_a_pod_that_would_wait_without_end_is_ended() -> None:
     assert "ErrImageNeverPull: no luck" in resources(decided)[0]["message"]
 
 
+def test_what_has_no_node_is_ended_when_another_has_failed() -> None:
+    waiting, working = a_pod(1, "", "Pending"), a_pod(2, "n2", "Running", RUNS)
+    failed, done = a_pod(0, "n1", "Failed", ended(137)), a_pod(0, "n1", "Succeeded", ended(0))
+    assert [pod.metadata.name for pod in plan(seen(failed, waiting, working, count=3), NOW).ended] == ["a-1"]
+    assert not plan(seen(done, waiting, working, count=3), NOW).ended
+
+
 def test_before_it_has_begun_what_is_missing_is_made_and_afterwards_it_has_ended() -> None:
     begun = [a_pod(0, "n1", "Running", RUNS), a_pod(1, "n1", "Running", RUNS)]
     assert list(plan(seen(begun[0], count=2, phase="Pending"), NOW).created) == [1]

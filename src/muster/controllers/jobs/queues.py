@@ -193,7 +193,8 @@ class _Keeper:
         parent = above.read(volcano.Queue) if above is not None else None
         has_groups = self._ledger.has_groups(name)
         plan = queues.plan(view, parent, action or Action.SYNC_QUEUE, has_groups=has_groups)
-        await self._write([*self._changes(found, plan), *(_delete(command) for command in commands[:1])])
+        await self._write(self._changes(found, plan))
+        await self._write([_delete(command) for command in commands[:1]])  # done is done: not before
         told = list(plan.told)
         if action is None:
             message = f"a queue can be opened and closed; {_said(commands[0])} is ignored"

@@ -143,7 +143,14 @@ def _begun(seen: Seen, by_rank: Mapping[int, core.Pod], now: Instant) -> Plan:
         now,
         is_preempted=bool(allocation.spec.suspend),
     )
-    ended = [pod for pod in present if reading.is_hopeless(pod) and pod.metadata.deletion_timestamp is None]
+    has_failed = any(map(reading.has_failed, resources))
+    ended = [
+        pod
+        for pod in present
+        # Without a node when another has failed: of a gang that has lost a member the rest will never be placed.
+        if reading.is_hopeless(pod) or (has_failed and not pod.spec.node_name)
+        if pod.metadata.deletion_timestamp is None
+    ]
     left = _seconds_left(allocation, now) if allocation.spec.suspend and not is_over else None
     if left is not None and left <= 0:
         ended = [pod for pod in live if pod.metadata.deletion_timestamp is None]

@@ -51,6 +51,10 @@ def is_ready(pod: core.Pod) -> bool:
     return conditions.is_true(pod.status.conditions, "Ready")
 
 
+def has_failed(resource: AllocatedResource) -> bool:
+    return resource.phase == ResourcePhase.TERMINATED and resource.exit_code != 0
+
+
 def is_hopeless(pod: core.Pod) -> bool:
     """Its program will never start."""
     return _hopeless(pod) is not None and pod.status.phase not in FINISHED
