@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.simulation.refusing import Refusing
 
 from muster.agent.devices import Machine
 from muster.agent.node import Agent, NodeConfig
@@ -290,6 +291,23 @@ async def test_suspending_and_resuming_by_command(clock: VirtualClock, tmp_path:
         await platform.command("ResumeJob")
         await clock.sleep(20)
         assert await platform.phase() == "Terminated"
+
+
+@on_virtual_time
+async def test_a_command_outlives_the_controller_that_could_not_carry_it_out(clock: VirtualClock) -> None:
+    async with EmbeddedStore.in_memory(clock=clock, entropy=random.Random(1)) as store:
+        platform, refusing = Platform(store, clock, PretendMachine(clock)), Refusing(store, volcano.JOB)
+        async with running(VolcanoJobController(refusing, clock, a_key).run):
+            await platform.submit(a_task("w", 1, "sleep", "100"))
+            await clock.sleep(1)
+            refusing.left = 1000
+            await platform.command("AbortJob")
+            await clock.sleep(5)
+            assert await platform.phase() == "Pending"
+        async with running(VolcanoJobController(store, clock, a_key).run):
+            await clock.sleep(5)
+            assert await platform.phase() == "Aborted"
+            assert not (await store.list(Selection(volcano.COMMAND))).items
 
 
 @on_virtual_time

@@ -1,12 +1,13 @@
 """Volcano's queues and groups of bare pods on virtual time: real store, real controllers, real scheduler."""
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from tests.simulation.refusing import Refusing
+
 from muster.api import batch, core, errors, volcano
-from muster.api.kinds import Kind
 from muster.api.objects import Key
 from muster.api.raw import JSON, Document
 from muster.api.volcano.taking_in import take_in
@@ -16,7 +17,7 @@ from muster.controllers.scheduling import SchedulingController
 from muster.placement.engine import default_engine
 from muster.runtime.clock import VirtualClock
 from muster.store.embedded import EmbeddedStore
-from muster.store.protocol import Create, Delete, Patch, Refused, Result, Selection, Write, write_one
+from muster.store.protocol import Create, Delete, Patch, Selection, write_one
 from muster.testing.builders import a_node
 from muster.testing.staging import running, stage
 from muster.testing.virtual import on_virtual_time
@@ -51,26 +52,6 @@ class World:
     async def reasons(self) -> set[str]:
         found = [event.read(core.Event) for event in (await self.store.list(Selection(core.EVENT))).items]
         return {event.reason or "" for event in found}
-
-
-class Refusing:
-    """A `Store` that refuses so many patches of a kind, and nothing else."""
-
-    def __init__(self, inner: EmbeddedStore, kind: Kind) -> None:
-        self.left = 0
-        self._inner = inner
-        self._kind = kind
-        self.get, self.list, self.watch = inner.get, inner.list, inner.watch
-
-    async def write(self, writes: Sequence[Write]) -> Sequence[Result]:
-        results: list[Result] = []
-        for write in writes:
-            if self.left and isinstance(write, Patch) and write.kind is self._kind:
-                self.left -= 1
-                results.append(Refused(errors.Conflict("somebody was quicker")))
-            else:
-                results += await self._inner.write([write])
-        return results
 
 
 @asynccontextmanager

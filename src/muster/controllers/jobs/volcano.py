@@ -91,7 +91,7 @@ class _Keeper:
         assert job is not None
         if event.change is Change.DELETED:
             self._carrier.forget(job.uid)
-            self._requests.pop(job.key, None)
+            self._drop_requests(job.key)
         self._reconciler.queue.add(job.key)
 
     def _pod_changed(self, event: Event) -> None:
@@ -134,13 +134,14 @@ class _Keeper:
                 if job.read(volcano.Job).status.state.reason == awaited:
                     self._reconciler.queue.add(job.key)
 
-    def _commanded(self, key: Key, uid: str, action: str) -> None:
+    def _commanded(self, key: Key, uid: str, action: str, command: Key) -> bool:
         job = self._jobs.get(key)
         if job is None or (uid and uid != job.uid):
-            return
-        request = Request(event=Happening.COMMAND_ISSUED, action=action, at=self._clock.now())
+            return False
+        request = Request(event=Happening.COMMAND_ISSUED, action=action, command=command, at=self._clock.now())
         self._requests.setdefault(key, deque()).append(request)
         self._reconciler.queue.add(key)
+        return True
 
     # What is done about it
 
@@ -151,7 +152,7 @@ class _Keeper:
         job = self._jobs.get(key)
         if job is None:
             self._current.forget(key)
-            self._requests.pop(key, None)
+            self._drop_requests(key)
             return None
         seen, loaded = self._look(job)
         if seen.is_forwarded and names.JOB_FORWARDING not in (job.meta.annotations or {}):
@@ -190,6 +191,15 @@ class _Keeper:
                 return found.read(volcano.PodGroup)
         return None
 
+    def _drop_requests(self, key: Key) -> None:
+        """The job is gone."""
+        for request in self._requests.pop(key, ()):
+            self._finish(request)
+
+    def _finish(self, request: Request) -> None:
+        if request.command is not None:
+            self._commands.finished(request.command)
+
     def _forget(self, key: Key, handled: Iterable[Request]) -> bool:
         """Whether there was anything to forget."""
         waiting = self._requests.get(key, deque())
@@ -197,6 +207,7 @@ class _Keeper:
         for request in handled:
             if request in waiting:
                 waiting.remove(request)
+                self._finish(request)
         if before and not waiting:
             del self._requests[key]
         return len(waiting) < before

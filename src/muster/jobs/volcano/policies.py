@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from muster.api import volcano
 from muster.api.meta import Instant
+from muster.api.objects import Key
 from muster.api.volcano import durations
 from muster.api.volcano.durations import BadDuration
 from muster.jobs.volcano import names
@@ -23,6 +24,8 @@ class Request:
 
     event: str = ""
     action: str = ""
+    command: Key | None = None
+    """The command itself."""
     job_uid: str = ""
     task: str = ""
     pod: str = ""

@@ -383,7 +383,7 @@ def _command_added(case: Case) -> Outcome:
     async def run() -> Outcome:
         clock = SystemClock()
         store = EmbeddedStore.in_memory(clock=clock)
-        commands = Commands(store, clock, DEFAULT_OPTIONS, lambda _key, _uid, _action: None)
+        commands = Commands(store, clock, DEFAULT_OPTIONS, lambda *_: False)
         found = Object(volcano.COMMAND, raw.encode(without_nulls(settled(row["command"]))))
         commands._heard(Event(Change.ADDED, found, Revision(1)))
         return compare("waiting", commands.reconciler.queue.depth, row["ExpectValue"]) or Passed()
