@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from muster.api import core, kueue, volcano
+from muster.api.kinds import Kind
 from muster.api.objects import Key
 from muster.api.raw import Document
 from muster.quota.topology.assignments import HOSTNAME
@@ -19,6 +20,7 @@ from muster.sim.plans import (
     ChangeQuota,
     CloseQueue,
     CordonNode,
+    HoldJob,
     MoveQueue,
     Order,
     Plan,
@@ -46,6 +48,9 @@ def carrying(order: Order, plan: Plan) -> Carrying | None:
     match order:
         case ChangeQuota() | MoveQueue() | StopQueue():
             return _on_queue(order, plan.queues[order.queue % len(plan.queues)])
+        case HoldJob():
+            out, back = (_command(action, volcano.JOB, order.name, order.at) for action in ("AbortJob", "ResumeJob"))
+            return Carrying([out], [back])
         case CloseQueue() | ChangeCapability():
             shapes = plan.volcano_queues
             return _on_volcano_queue(order, shapes[order.queue % len(shapes)]) if shapes else None
@@ -114,7 +119,8 @@ def _as(shape: QueueShape) -> Write:
 
 def _on_volcano_queue(order: CloseQueue | ChangeCapability, queue: VolcanoQueueShape) -> Carrying:
     if isinstance(order, CloseQueue):
-        out, back = (_command(action, queue.name, order.at) for action in ("CloseQueue", "OpenQueue"))
+        actions = ("CloseQueue", "OpenQueue")
+        out, back = (_command(action, volcano.QUEUE, queue.name, order.at) for action in actions)
         return Carrying([out], [back])
     least = max(queue.deserved, queue.guarantee)  # less is refused
     shares = (max(least, int(queue.capability * order.share)), queue.capability)
@@ -124,9 +130,9 @@ def _on_volcano_queue(order: CloseQueue | ChangeCapability, queue: VolcanoQueueS
     return Carrying([out], [back])
 
 
-def _command(action: str, queue: str, at: float) -> Write:
-    target = {"apiVersion": volcano.QUEUE.api_version, "kind": volcano.QUEUE.name, "name": queue}
-    metadata = {"name": f"{action.lower()}-{queue}-{at * 1000:.0f}", "namespace": loads.NAMESPACE}
+def _command(action: str, kind: Kind, name: str, at: float) -> Write:
+    target = {"apiVersion": kind.api_version, "kind": kind.name, "name": name}
+    metadata = {"name": f"{action.lower()}-{name}-{at * 1000:.0f}", "namespace": loads.NAMESPACE}
     return Create(volcano.COMMAND, {"metadata": metadata, "action": action, "target": target})
 
 

@@ -7,14 +7,27 @@ those are about whose turn it is.
 import dataclasses
 import random
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from muster.api import volcano
 from muster.sim import faults, mixes
 from muster.sim.mixes import Offer
-from muster.sim.plans import Event, ExtenderShape, NodeShape, Plan, QueueShape, VolcanoQueueShape, document_of, submit
+from muster.sim.plans import (
+    Event,
+    ExtenderShape,
+    HoldJob,
+    NodeShape,
+    Plan,
+    QueueShape,
+    Submit,
+    VolcanoQueueShape,
+    document_of,
+    submit,
+)
 
 DAY: Final = 86_400.0
 _GPUS: Final = 8
@@ -42,6 +55,8 @@ _SCHEDULES: Final = ("7 * * * *", "30 3 * * *", "0 0 * * *", "59 23 * * *")
 _KEPT_SECONDS: Final = 7200
 _WITH_RACKS: Final = 0.25
 """Of all plans with faults."""
+_HELD: Final = 0.15
+"""Of the Volcano jobs in these."""
 
 
 def plan(seed: int) -> Plan:
@@ -67,7 +82,8 @@ def _made(seed: int, size: Size, offer: Offer) -> Plan:
     """`offer`: all of it that does not depend on the cluster."""
     chance = random.Random(seed)  # noqa: S311  a simulation
     bare = _cluster(seed, size, chance)
-    racks = random.Random(f"{seed}: racks")  # noqa: S311  of its own: the rest of a plan does not depend on it
+    # Of their own, so that the rest of a plan does not depend on them.
+    racks, holds = (random.Random(f"{seed}: {what}") for what in ("racks", "holds"))  # noqa: S311
     bare = replace(bare, has_racks=bool(size.faults) and racks.random() < _WITH_RACKS)
     offer = dataclasses.replace(
         offer,
@@ -83,9 +99,20 @@ def _made(seed: int, size: Size, offer: Offer) -> Plan:
     names = [document_of(event)["metadata"]["name"] for event in submits]
     events: list[Event] = [
         *submits,
+        *(_holds(submits, holds) if size.faults else ()),
         *(faults.chosen(chance.uniform(0, size.seconds), chance, bare, names) for _ in range(size.faults)),
     ]
     return replace(bare, events=tuple(sorted(events, key=lambda event: event.at)))
+
+
+def _holds(submits: Sequence[Submit], chance: random.Random) -> Iterator[HoldJob]:
+    """Of the Volcano jobs, some are suspended for a while."""
+    for event in submits:
+        document = document_of(event)
+        is_volcano = (document["apiVersion"], document["kind"]) == (volcano.JOB.api_version, volcano.JOB.name)
+        if is_volcano and chance.random() < _HELD:
+            at = event.at + chance.uniform(0, 30)
+            yield HoldJob(at=at, name=document["metadata"]["name"], seconds=chance.uniform(1, 60))
 
 
 def _cluster(seed: int, size: Size, chance: random.Random) -> Plan:

@@ -170,6 +170,13 @@ class ChangeCapability(_Event, frozen=True):
     seconds: float
 
 
+class HoldJob(_Event, frozen=True):
+    """A Volcano job is suspended, and resumed, by commands, where there is one of that name."""
+
+    name: str
+    seconds: float
+
+
 class CordonNode(_Event, frozen=True):
     node: int
     seconds: float
@@ -216,6 +223,7 @@ Order: TypeAlias = (
     | StopQueue
     | CloseQueue
     | ChangeCapability
+    | HoldJob
     | CordonNode
     | TaintNode
     | RelabelNode

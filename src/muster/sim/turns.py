@@ -17,6 +17,7 @@ from muster.sim.ledger import Violation
 from muster.sim.troubles import Troubles
 
 BOUND_SECONDS = 120.0
+_SAME_SECONDS = 1.0  # when they were made is written in whole seconds: within one, nobody is first
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ class Turns:
         now = self._clock.monotonic()
         for one in served:
             for other in self._waiting.values():
-                if other.line != one.line or other.came >= one.came:
+                if other.line != one.line or other.came > one.came - _SAME_SECONDS:
                     continue
                 if other.passed_at is None:
                     other.passed_at = now

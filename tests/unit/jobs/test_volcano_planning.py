@@ -314,6 +314,21 @@ def test_a_suspended_job_ends_what_runs_until_nothing_does():
     assert (phase_after(as_job(after), found), ended(found)) == ("Restarting", [])
 
 
+def test_what_was_told_before_a_job_was_resumed_counts_no_more():
+    abort, resume = (Request(event="CommandIssued", action=action, at=NOW) for action in ("AbortJob", "ResumeJob"))
+    for phase in ("Running", "Restarting", "Aborting"):
+        job = a_job(status=in_phase(phase, version=1))
+        found = decide(job, [a_pod("j-w-0")], requests=[abort, resume])
+        assert sorted(found.handled, key=lambda request: request.action) == [abort, resume], phase
+        assert phase_after(job, found) == {"Aborting": "Restarting", "Restarting": "Pending"}.get(phase, phase)
+
+
+def test_what_is_told_after_a_job_was_resumed_is_done_then():
+    abort, resume = (Request(event="CommandIssued", action=action, at=NOW) for action in ("AbortJob", "ResumeJob"))
+    found = decide(a_job(status=in_phase("Aborted", version=1)), [], None, [resume, abort])
+    assert list(found.handled) == [resume]
+
+
 def test_a_group_that_cannot_be_scheduled_is_told_of():
     condition = {"type": "Unschedulable", "status": "True", "lastTransitionTime": at(-1), "message": "too small"}
     older = {"type": "Scheduled", "status": "True", "lastTransitionTime": at(-2)}

@@ -1,7 +1,7 @@
 """Which of the things that happened calls for an action now, and which for one later."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.api import timestamps, volcano
 from muster.api.meta import Instant
@@ -30,6 +30,22 @@ def decide(
     job: volcano.Job, known: Known, told: Sequence[Request], noticed: Sequence[Request], now: Instant
 ) -> Decision:
     """`told`: what leaves no trace, in the order in which it happened. `noticed`: what the pods show."""
+    taken_back = _taken_back(told)
+    left = [request for request in told if request not in taken_back]
+    decision = _decide(job, known, left, noticed, now)
+    return replace(decision, handled=[*taken_back, *decision.handled]) if taken_back else decision
+
+
+def _taken_back(told: Sequence[Request]) -> Sequence[Request]:
+    """Commands before the last one to go on. Where the answer to their writes was lost they come again, and would stop
+    what was resumed since."""
+    resumed = [number for number, request in enumerate(told) if request.action == Action.RESUME_JOB]
+    return [request for request in told[: resumed[-1]] if request.action] if resumed else ()
+
+
+def _decide(
+    job: volcano.Job, known: Known, told: Sequence[Request], noticed: Sequence[Request], now: Instant
+) -> Decision:
     phase = phase_of(job.status.state.phase)
     if phase in OVER:
         return Decision(handled=told)
@@ -59,9 +75,9 @@ def _among(told: Sequence[Request], handled: Collection[Request]) -> list[Reques
 
 def _while_winding_down(phase: Phase, told: Sequence[Request]) -> Decision:
     """Nothing counts any more but the wish to go on."""
-    for request in told:
+    for number, request in enumerate(told, 1):
         if request.action == Action.RESUME_JOB and phase in (Phase.ABORTING, Phase.ABORTED):
-            return Decision(Action.RESUME_JOB, request, told)
+            return Decision(Action.RESUME_JOB, request, told[:number])
     return Decision(handled=told)
 
 
