@@ -308,3 +308,20 @@ def test_who_lacked_quota_first_and_then_nodes_is_woken_when_there_are_nodes(str
     engine.room_on_nodes()
     settle(engine)
     assert running(engine) == ["ns/q"]
+
+
+def test_who_comes_back_while_nobody_else_waits_is_still_short_of_nodes():
+    """What was said of his like is remembered, so that nobody looks at him."""
+    engine = with_nodes(an_engine("BestEffortFIFO", a=8), 4)
+    submit(engine, "p", "a", 5)
+    settle(engine)
+    engine.workload_removed("ns/p")
+    engine.state.cluster.node_changed(a_node("n0", 3))
+    engine.room_on_nodes()
+    settle(engine)
+    submit(engine, "q", "a", 5)
+    settle(engine)
+    engine.state.cluster.node_changed(a_node("n0", 5))
+    engine.room_on_nodes()
+    settle(engine)
+    assert running(engine) == ["ns/q"]

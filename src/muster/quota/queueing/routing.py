@@ -262,8 +262,9 @@ class PendingQueues:
     # Questions
 
     def has_waiting(self, queue: str) -> bool:
+        """Or knows already what it would say to who comes next."""
         pending = self.queues.get(queue)
-        return pending is not None and any(pending.counts())
+        return pending is not None and (pending.has_active() or pending.awaits_flush())
 
     def active(self, queue: str) -> list[WorkloadInfo]:
         """In no order; without what is in flight."""
