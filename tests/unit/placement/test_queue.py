@@ -247,6 +247,21 @@ def test_what_is_active_goes_before_what_rests() -> None:
     assert names(world.pop(0.5)) == ["resting"]
 
 
+def test_of_one_shape_the_eldest_goes_first_also_where_it_rests_longest() -> None:
+    world = World()
+    for name in ("eldest", "elder"):
+        world.add(pod(name))
+    for now in (0.0, 1.0, 3.0):
+        attempts = [world.pop(now), world.pop(now)]
+        for attempt in attempts:
+            world.queue.rejected(attempt, FIT, now)
+        world.queue.changed(NODE_ADDED, now)
+    world.add(pod("fresh"), 3.0)
+    assert names(world.pop(3.5)) == ["eldest"]
+    assert names(world.pop(3.5)) == ["fresh"], "one newcomer wakes one of those who rest, not all"
+    assert names(world.pop(3.5)) == ["elder"]
+
+
 def test_after_an_error_the_rest_is_kept_and_counted_on_its_own() -> None:
     world = World()
     world.add(pod("p"))

@@ -68,6 +68,7 @@ class Model:
     until: float | None = None
     since: float = 0.0
     departed: int = 0
+    has_yielded: bool = False
 
 
 def helps(plugin: str, pod: PodInfo, change: ClusterChange) -> bool:
@@ -171,14 +172,25 @@ class QueueAgainstModel(RuleBasedStateMachine):
             active = [model for model in self.models.values() if model.place is Place.ACTIVE]
             resting = [m for m in self.models.values() if m.place is Place.BACKOFF and m.plugins | m.pending]
             if active:
-                best = min(active, key=self.order)
+                best = self.elder_of(min(active, key=self.order), resting)
             elif resting:
-                best = min(resting, key=lambda model: (model.until or 0, self.order(model)))
+                best = self.elder_of(min(resting, key=lambda m: (m.until or 0, self.order(m))), resting)
             else:
                 return None
             if not self.gated(best):
                 return best
             self.enter(best, Place.GATED)
+
+    def elder_of(self, best: Model, resting: Sequence[Model]) -> Model:
+        """Once, one of its shape that rests and came before it goes first."""
+        if best.has_yielded or isinstance(best.key, GroupKey):
+            return best
+        alike = [m for m in resting if not isinstance(m.key, GroupKey) and m.pods[0].shape is best.pods[0].shape]
+        elder = min(alike, key=self.order, default=best)
+        if self.order(elder)[:2] >= self.order(best)[:2]:
+            return best
+        best.has_yielded = True
+        return elder
 
     # What happens
 
@@ -256,6 +268,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         if attempt is not None and model is not None:
             assert {pod.uid for pod in attempt.pods} == {pod.uid for pod in model.pods}
             self.enter(model, Place.IN_FLIGHT)
+            model.has_yielded = False
             model.departed = len(self.changes)
             self.flying.append(attempt)
 

@@ -115,6 +115,8 @@ class Entity:
     listens_to: frozenset[str] = NO_PLUGINS
     """Plugins whose changes may help it, while it waits for one."""
     blocked_since: float | None = None
+    has_yielded: bool = False
+    """An elder that rested went before it, since it was last handed out."""
 
     @property
     def size(self) -> int:

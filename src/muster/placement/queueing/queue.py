@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from muster.api.meta import Instant
 from muster.cluster.groups import GroupKey, PodGroups, group_key
-from muster.cluster.pods import PodInfo
+from muster.cluster.pods import PodInfo, PodShape
 from muster.cluster.state import ClusterState
 from muster.placement.framework import Action
 from muster.placement.plugins.priority_sort import PrioritySort, SortKey
@@ -54,6 +54,7 @@ class SchedulingQueue:
         self._active = LazyHeap()
         self._backoff = LazyHeap()
         self._error_backoff = LazyHeap()
+        self._resting: dict[PodShape, LazyHeap] = {}  # those of `_backoff` that are alone, the eldest first
         self._waiting_since: deque[tuple[float, int, Entity]] = deque()
         self._blocked: dict[EntityKey, Entity] = {}
         self._numbers = 0
@@ -124,13 +125,14 @@ class SchedulingQueue:
     # Attempts
 
     def pop(self, now: float) -> Queued | None:
-        """What goes next; None where nothing is due. Rests are cut short when there is nothing else to do, except after
-        errors."""
+        """What goes next; None where nothing is due. Rests are cut short when there is nothing else to do, or when a
+        younger one of the same shape would go first, except after errors."""
         self._take_due(now)
         while True:
             entity = self._active.first() or self._backoff.first()
             if entity is None:
                 return None
+            entity = self._elder_of(entity) or entity
             if entity.is_unsorted:
                 self._enter(entity, entity.place, now)
                 continue
@@ -139,9 +141,22 @@ class SchedulingQueue:
                 self._enter(entity, Place.GATED, now)
                 continue
             self._enter(entity, Place.IN_FLIGHT, now)
+            entity.has_yielded = False
             self._flights.depart(entity)
             entity.attempts += 1
             return entity.handed_out()
+
+    def _elder_of(self, entity: Entity) -> Entity | None:
+        """One of its shape that rests, and has waited longer: whoever was tried more often rests longer, and younger
+        ones would take every room that comes free meanwhile. Once, so that one newcomer does not wake all who rest."""
+        if entity.has_yielded or isinstance(entity.key, GroupKey):
+            return None
+        resting = self._resting.get(entity.leader.shape)
+        elder = resting.first() if resting is not None else None
+        if elder is None or self._order(elder) >= self._order(entity):
+            return None
+        entity.has_yielded = True
+        return elder
 
     def placed(self, attempt: Queued, uids: Iterable[str], now: float) -> None:
         """These pods have nodes. What else the gang has (members that came late, or beyond its minimum) goes next."""
@@ -400,11 +415,19 @@ class SchedulingQueue:
             assert entity.backoff_until is not None
             heap = self._backoff if entity.plugins or entity.pending_plugins else self._error_backoff
             heap.push(entity.backoff_until, self._order(entity), entity, len(self._entities))
+            if heap is self._backoff and not isinstance(entity.key, GroupKey):
+                self._remember_rest(entity)
         elif place in _WAITING:
             gate = entity.gate if place is Place.GATED else None
             entity.listens_to = frozenset({gate.plugin}) if gate else entity.plugins | entity.pending_plugins
             self._waiting.add(entity)
             self._watch_time(entity, now)
+
+    def _remember_rest(self, entity: Entity) -> None:
+        if len(self._resting) > 2 * len(self._entities) + _SLACK:
+            self._resting = {shape: heap for shape, heap in self._resting.items() if heap.first() is not None}
+        heap = self._resting.setdefault(entity.leader.shape, LazyHeap())
+        heap.push(0.0, self._order(entity), entity, len(self._entities))
 
     def _watch_time(self, entity: Entity, now: float) -> None:
         waiting = self._waiting_since
